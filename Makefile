@@ -1,0 +1,54 @@
+# `make test` is the command that tests; `make ci` is what runs before anything lands.
+
+CARGO ?= cargo
+NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
+DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
+
+.PHONY: help setup test unit doctest ci fmt clippy doc deny bench soak clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+setup: ## install what the tests need and the machine lacks
+	@sh scripts/setup.sh
+
+test: setup unit doctest ## every test and every example in the docs
+
+unit:
+ifeq ($(NEXTEST),yes)
+	$(CARGO) nextest run --workspace --all-features --locked --no-fail-fast
+else
+	$(CARGO) test --workspace --all-features --locked --lib --bins --tests
+endif
+
+doctest:
+	$(CARGO) test --workspace --all-features --locked --doc
+
+ci: fmt clippy doc deny test ## everything that must be green
+
+fmt:
+	$(CARGO) fmt --all -- --check
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CARGO) clippy -p distlock --no-default-features --locked -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
+
+deny: ## licences, bans, sources; only where cargo-deny is installed
+ifeq ($(DENY),yes)
+	$(CARGO) deny --all-features check bans licenses sources
+else
+	@echo "cargo-deny is not installed: licences, bans and sources are not checked"
+endif
+
+bench: ## measure; tables go to the terminal
+	$(CARGO) bench -p distlock --bench grant_cost --locked
+
+soak: ## the random tests again, much longer
+	DISTLOCK_LAW_STEPS=3000000 $(CARGO) test --release -p distlock-core --test law --locked
+	DISTLOCK_SOAK=50 $(CARGO) test --release -p distlock --locked --test simulation --test differ --test sweep
+
+clean:
+	$(CARGO) clean

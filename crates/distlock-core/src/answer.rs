@@ -1,0 +1,99 @@
+//! What a backend answers: yes, not now, or gone. Not knowing is a [`Fault`](crate::Fault).
+
+use std::time::Duration;
+
+use crate::{Label, Ticket};
+
+/// The answer to an [`Ask`](crate::Ask).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The claim holds.
+    Granted {
+        /// The fencing token: larger than every earlier one of this key.
+        fence: u64,
+    },
+    /// Not now.
+    Busy(Busy),
+    /// The key is in use under another [`Order`](crate::Order).
+    Conflict,
+    /// The queue is as long as the ask tolerates.
+    Full,
+    /// The claim id was released or broken before; it can never hold again.
+    Dead,
+    /// The store has forgotten what it promised and abstains for this long.
+    Quarantined(Duration),
+}
+
+/// Why an ask was not granted, and when to look again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// The place in the queue, if the ask took one.
+    pub ticket: Option<Ticket>,
+    /// How many waiters the order puts ahead.
+    pub ahead: u64,
+    /// When the first holder's lease ends unless it is renewed; unknown for a foreign holder that
+    /// never expires.
+    pub retry_after: Option<Duration>,
+    /// The holder whose lease ends last.
+    pub holder: Option<Holder>,
+}
+
+/// A holder as others may see it. The claim id is not part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner's label.
+    pub owner: Label,
+    /// What for.
+    pub reason: Option<Label>,
+    /// Its fencing token.
+    pub fence: u64,
+    /// How much it holds.
+    pub weight: u32,
+    /// True if it shares with nobody.
+    pub exclusive: bool,
+    /// The group of a shared holder.
+    pub group: Option<Label>,
+    /// Since when it holds.
+    pub held_for: Duration,
+    /// When its lease ends unless renewed; none for a foreign holder that never expires.
+    pub expires_in: Option<Duration>,
+}
+
+/// The answer to a [`Renewal`](crate::Renewal).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// The claim holds and will for the renewed span.
+    Held {
+        /// The fencing token.
+        fence: u64,
+    },
+    /// The claim waits.
+    Waiting(Waiting),
+    /// The store does not know the claim: it expired, was released or was broken.
+    Gone,
+}
+
+/// Where a waiting claim stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The place.
+    pub ticket: Ticket,
+    /// How many waiters the order puts ahead.
+    pub ahead: u64,
+    /// When the first holder's lease ends unless it is renewed.
+    pub retry_after: Option<Duration>,
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The claim held until now.
+    WasHeld,
+    /// The claim waited until now.
+    WasWaiting,
+    /// The store did not know the claim, so there was nothing to give up.
+    Gone,
+}

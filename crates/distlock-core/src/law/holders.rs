@@ -1,0 +1,197 @@
+//! Those who hold a key, each with a lease of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::{Ask, ClaimId, ClientId, Holder, Label, Moment, ReentryId};
+
+/// One holder.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) client: ClientId,
+    pub(super) owner: Label,
+    pub(super) reason: Option<Label>,
+    pub(super) weight: u32,
+    pub(super) capacity: u32,
+    pub(super) group: Option<Label>,
+    pub(super) reentry: Option<ReentryId>,
+    pub(super) fence: u64,
+    pub(super) since: Moment,
+    pub(super) until: Moment,
+    /// Released by its owner but kept for a while: it can no longer be renewed.
+    pub(super) kept: bool,
+}
+
+impl Held {
+    pub(super) fn new(
+        ask: &Ask,
+        client: ClientId,
+        fence: u64,
+        since: Moment,
+        until: Moment,
+    ) -> Self {
+        Self {
+            client,
+            owner: ask.owner.clone(),
+            reason: ask.reason.clone(),
+            weight: ask.weight,
+            capacity: ask.capacity,
+            group: ask.group.clone(),
+            reentry: ask.reentry,
+            fence,
+            since,
+            until,
+            kept: false,
+        }
+    }
+
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.weight == self.capacity
+    }
+
+    pub(super) fn view(&self, now: Moment) -> Holder {
+        Holder {
+            owner: self.owner.clone(),
+            reason: self.reason.clone(),
+            fence: self.fence,
+            weight: self.weight,
+            exclusive: self.is_exclusive(),
+            group: self.group.clone(),
+            held_for: now.since(self.since),
+            expires_in: Some(self.until.since(now)),
+        }
+    }
+}
+
+/// All holders of a key, indexed by what the law asks about them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holders {
+    by_id: BTreeMap<ClaimId, Held>,
+    by_end: BTreeSet<(Moment, ClaimId)>,
+    by_reentry: BTreeMap<ReentryId, BTreeSet<ClaimId>>,
+    weight: u64,
+    exclusive: usize,
+}
+
+impl Holders {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The sum of the weights held.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    pub(super) fn any_exclusive(&self) -> bool {
+        self.exclusive > 0
+    }
+
+    /// The group of the shared holders; they all agree on it.
+    pub(super) fn group(&self) -> Option<&Label> {
+        self.by_id.values().next().and_then(|held| held.group.as_ref())
+    }
+
+    pub(super) fn get(&self, id: &ClaimId) -> Option<&Held> {
+        self.by_id.get(id)
+    }
+
+    pub(super) fn insert(&mut self, id: ClaimId, held: Held) {
+        self.weight += u64::from(held.weight);
+        self.exclusive += usize::from(held.is_exclusive());
+        self.by_end.insert((held.until, id));
+        if let Some(reentry) = held.reentry {
+            self.by_reentry.entry(reentry).or_default().insert(id);
+        }
+        self.by_id.insert(id, held);
+    }
+
+    pub(super) fn remove(&mut self, id: &ClaimId) -> Option<Held> {
+        let held = self.by_id.remove(id)?;
+        self.weight -= u64::from(held.weight);
+        self.exclusive -= usize::from(held.is_exclusive());
+        self.by_end.remove(&(held.until, *id));
+        if let Some(reentry) = held.reentry
+            && let Some(claims) = self.by_reentry.get_mut(&reentry)
+        {
+            claims.remove(id);
+            if claims.is_empty() {
+                self.by_reentry.remove(&reentry);
+            }
+        }
+        Some(held)
+    }
+
+    /// Changes one holder, keeping the indexes in step.
+    pub(super) fn change(&mut self, id: &ClaimId, change: impl FnOnce(&mut Held)) {
+        if let Some(mut held) = self.remove(id) {
+            change(&mut held);
+            self.insert(*id, held);
+        }
+    }
+
+    /// Moves the end of a lease later, never earlier.
+    pub(super) fn extend(&mut self, id: &ClaimId, until: Moment) {
+        if let Some(held) = self.by_id.get_mut(id)
+            && held.until < until
+        {
+            self.by_end.remove(&(held.until, *id));
+            held.until = until;
+            self.by_end.insert((until, *id));
+        }
+    }
+
+    /// Drops those whose lease has ended.
+    pub(super) fn purge(&mut self, now: Moment) {
+        while let Some(&(until, id)) = self.by_end.first()
+            && until <= now
+        {
+            self.remove(&id);
+        }
+    }
+
+    /// Raises the fence of a claim, and of the rest of its thread of work, which shares it.
+    pub(super) fn raise_fence(&mut self, id: &ClaimId, fence: u64) {
+        let reentry = self.by_id.get(id).and_then(|held| held.reentry);
+        let siblings = reentry.and_then(|reentry| self.by_reentry.get(&reentry));
+        for sibling in siblings.into_iter().flatten().chain([id]) {
+            if let Some(held) = self.by_id.get_mut(sibling) {
+                held.fence = fence;
+            }
+        }
+    }
+
+    /// The fence under which a thread of work is inside. One that was released but is kept is not.
+    pub(super) fn reentry_fence(&self, reentry: &ReentryId) -> Option<u64> {
+        let claims = self.by_reentry.get(reentry)?;
+        let inside = claims.iter().filter_map(|id| self.by_id.get(id)).find(|held| !held.kept);
+        inside.map(|held| held.fence)
+    }
+
+    /// How long until the first lease ends.
+    pub(super) fn first_end(&self, now: Moment) -> Option<Duration> {
+        self.by_end.first().map(|(until, _)| until.since(now))
+    }
+
+    /// The holders, the one whose lease ends last first.
+    pub(super) fn latest_first(&self) -> impl Iterator<Item = (&ClaimId, &Held)> {
+        self.by_end.iter().rev().filter_map(|(_, id)| self.by_id.get_key_value(id))
+    }
+
+    /// Those among them whose lease has not ended, purged or not.
+    pub(super) fn live(&self, now: Moment) -> impl Iterator<Item = &Held> {
+        self.latest_first().map(|(_, held)| held).take_while(move |held| held.until > now)
+    }
+
+    pub(super) fn verify(&self, now: Moment) {
+        assert!(self.by_id.values().all(|held| held.until > now), "an expired holder is left");
+        assert_eq!(self.by_end.len(), self.by_id.len(), "an end without a holder");
+        let sum: u64 = self.by_id.values().map(|held| u64::from(held.weight)).sum();
+        assert_eq!(sum, self.weight, "the sum of weights is wrong");
+        let exclusive = self.by_id.values().filter(|held| held.is_exclusive()).count();
+        assert_eq!(exclusive, self.exclusive, "the number of exclusive holders is wrong");
+        let reentrant = self.by_id.values().filter(|held| held.reentry.is_some()).count();
+        let indexed: usize = self.by_reentry.values().map(BTreeSet::len).sum();
+        assert_eq!(reentrant, indexed, "the reentry index is wrong");
+    }
+}

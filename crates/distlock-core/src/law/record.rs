@@ -1,0 +1,353 @@
+//! All that a store knows of one key, and the three verbs that change it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::holders::{Held, Holders};
+use super::queue::{Place, Queue};
+use crate::{
+    Answer, Ask, Busy, ClaimId, ClientId, FENCE_MAX, How, Key, Moment, Order, Outcome, Push,
+    Renewal, SNAPSHOT_MAX, Snapshot, Standing, Target, Ticket, Waiting,
+};
+
+/// How many dead claim ids a key remembers; beyond it the one that would be forgotten first goes.
+const GRAVES_MAX: usize = 10_000;
+
+/// The present, as the store sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The time that leases are measured by.
+    pub at: Moment,
+    /// Wall-clock microseconds: the smallest fence worth minting. It lets fences grow even after
+    /// the store has lost its data. Correctness never depends on it while the data lives.
+    pub seed: u64,
+}
+
+/// A push and the client it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The client to tell.
+    pub to: ClientId,
+    /// What to tell it.
+    pub push: Push,
+}
+
+/// All that a store knows of one key.
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock_core::law::{Now, Record};
+/// use distlock_core::{Answer, Ask, Claim, ClaimId, ClientId, Key, Label, Moment};
+///
+/// let mut record = Record::new(0);
+/// let now = Now { at: Moment::ORIGIN, seed: 1 };
+/// let me = ClientId::from_bytes([1; 16]);
+/// let claim = Claim::new(Key::new("k")?, ClaimId::random()?);
+/// let ask = Ask::new(claim, Label::new("owner", "me")?, Duration::from_secs(30));
+///
+/// let (answer, _) = record.acquire(&ask, me, now);
+/// assert_eq!(answer, Answer::Granted { fence: 1 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub(super) order: Order,
+    pub(super) holders: Holders,
+    pub(super) queue: Queue,
+    graves: BTreeMap<ClaimId, Moment>,
+    graves_by_end: BTreeSet<(Moment, ClaimId)>,
+    /// The last fence or ticket.
+    counter: u64,
+}
+
+impl Record {
+    /// The record of a key that nobody holds. `counter` is the largest fence or ticket it may ever
+    /// have given out; all later ones are larger.
+    pub fn new(counter: u64) -> Self {
+        Self {
+            order: Order::default(),
+            holders: Holders::default(),
+            queue: Queue::default(),
+            graves: BTreeMap::new(),
+            graves_by_end: BTreeSet::new(),
+            counter,
+        }
+    }
+
+    /// Asks once. See [`Ask`].
+    pub fn acquire(&mut self, ask: &Ask, client: ClientId, now: Now) -> (Answer, Vec<Notice>) {
+        let mut notices = Vec::new();
+        self.settle(now, &mut notices);
+        let answer = self.answer(ask, client, now);
+        (answer, notices)
+    }
+
+    fn answer(&mut self, ask: &Ask, client: ClientId, now: Now) -> Answer {
+        let id = ask.claim.id;
+        if self.graves.contains_key(&id) {
+            return Answer::Dead;
+        }
+        if let Some(held) = self.holders.get(&id) {
+            if held.kept {
+                return Answer::Dead;
+            }
+            let fence = held.fence;
+            self.holders.extend(&id, now.at.after(ask.ttl));
+            return Answer::Granted { fence };
+        }
+        if let Some(ticket) = self.queue.ticket(&id) {
+            if let Some(wait) = ask.wait {
+                self.queue.hear(client, ticket, now.at.after(wait.place));
+            }
+            return Answer::Busy(self.busy(ask, Some(ticket), now.at));
+        }
+        if self.is_live() && self.order != ask.order {
+            return Answer::Conflict;
+        }
+        if let Some(fence) = ask.reentry.and_then(|id| self.holders.reentry_fence(&id)) {
+            return self.grant(ask, client, fence, now.at);
+        }
+        let ahead = self.queue.ahead(ask.order, ask.is_exclusive(), None);
+        if ahead == 0 && self.fits(ask) {
+            self.order = ask.order;
+            let fence = self.mint(ask.fence_floor.unwrap_or(now.seed));
+            return self.grant(ask, client, fence, now.at);
+        }
+        self.refuse(ask, client, now)
+    }
+
+    fn grant(&mut self, ask: &Ask, client: ClientId, fence: u64, now: Moment) -> Answer {
+        let held = Held::new(ask, client, fence, now, now.after(ask.ttl));
+        self.holders.insert(ask.claim.id, held);
+        Answer::Granted { fence }
+    }
+
+    /// Not now: takes a place in the queue if the ask says so.
+    fn refuse(&mut self, ask: &Ask, client: ClientId, now: Now) -> Answer {
+        let Some(wait) = ask.wait else { return Answer::Busy(self.busy(ask, None, now.at)) };
+        if self.queue.len() >= wait.waiters_max as usize {
+            return Answer::Full;
+        }
+        let ticket = self.mint(now.seed);
+        let place = Place { ask: ask.clone(), client, since: now.at };
+        self.queue.push(ticket, place, now.at.after(wait.place));
+        Answer::Busy(self.busy(ask, Some(ticket), now.at))
+    }
+
+    fn busy(&self, ask: &Ask, ticket: Option<Ticket>, now: Moment) -> Busy {
+        Busy {
+            ticket,
+            ahead: self.queue.ahead(self.order, ask.is_exclusive(), ticket) as u64,
+            retry_after: self.holders.first_end(now),
+            holder: self.holders.latest_first().next().map(|(_, held)| held.view(now)),
+        }
+    }
+
+    /// Keeps a claim alive. See [`Renewal`].
+    pub fn renew(
+        &mut self,
+        renewal: &Renewal,
+        client: ClientId,
+        now: Now,
+    ) -> (Standing, Vec<Notice>) {
+        let mut notices = Vec::new();
+        // An exclusive hold depends on nobody else, so it touches nothing but itself. That keeps
+        // held locks alive where the rest of a record is out of reach for a while.
+        let alone = |held: &Held| held.is_exclusive() && held.until > now.at;
+        if renewal.weight.is_some() || !self.holders.get(&renewal.claim.id).is_some_and(alone) {
+            self.settle(now, &mut notices);
+        }
+        let standing = self.stand(renewal, client, now);
+        if renewal.weight.is_some() {
+            self.admit(now, &mut notices);
+        }
+        (standing, notices)
+    }
+
+    fn stand(&mut self, renewal: &Renewal, client: ClientId, now: Now) -> Standing {
+        let id = renewal.claim.id;
+        let until = now.at.after(renewal.span);
+        if let Some(ticket) = self.queue.ticket(&id) {
+            self.queue.hear(client, ticket, until);
+            let exclusive = self.queue.get(ticket).is_some_and(|place| place.ask.is_exclusive());
+            return Standing::Waiting(Waiting {
+                ticket,
+                ahead: self.queue.ahead(self.order, exclusive, Some(ticket)) as u64,
+                retry_after: self.holders.first_end(now.at),
+            });
+        }
+        let Some(held) = self.holders.get(&id).filter(|held| !held.kept) else {
+            return Standing::Gone;
+        };
+        let mut fence = held.fence;
+        self.holders.extend(&id, until);
+        if let Some(floor) = renewal.fence_floor {
+            fence = fence.max(floor);
+            self.counter = self.counter.max(fence);
+            self.holders.raise_fence(&id, fence);
+        }
+        if let Some(weight) = renewal.weight {
+            self.holders.change(&id, |held| held.weight = held.weight.min(weight));
+        }
+        Standing::Held { fence }
+    }
+
+    /// Gives up a claim, or breaks a hold. See [`Target`] and [`How`].
+    pub fn release(&mut self, target: &Target, how: How, now: Now) -> (Outcome, Vec<Notice>) {
+        let mut notices = Vec::new();
+        self.settle(now, &mut notices);
+        let outcome = match target {
+            Target::Claim(claim) => self.give_up(&claim.id, how, now.at),
+            Target::Fence { fence, .. } => self.break_holds(*fence, how, now.at, &mut notices),
+        };
+        self.admit(now, &mut notices);
+        (outcome, notices)
+    }
+
+    fn give_up(&mut self, id: &ClaimId, how: How, now: Moment) -> Outcome {
+        let until = now.after(how.bury);
+        if until > now {
+            self.bury(*id, until);
+        }
+        if let Some(ticket) = self.queue.ticket(id) {
+            self.queue.remove(ticket);
+            return Outcome::WasWaiting;
+        }
+        if self.holders.get(id).is_none_or(|held| held.kept) {
+            return Outcome::Gone;
+        }
+        let kept_until = now.after(how.keep);
+        if kept_until > now {
+            self.holders.change(id, |held| {
+                held.kept = true;
+                held.until = kept_until;
+            });
+        } else {
+            self.holders.remove(id);
+        }
+        Outcome::WasHeld
+    }
+
+    /// Ends every hold with this fence; reentrant siblings share one. The claims are buried for
+    /// the rest of their lease, so a retry that is on its way cannot bring them back.
+    fn break_holds(
+        &mut self,
+        fence: u64,
+        how: How,
+        now: Moment,
+        notices: &mut Vec<Notice>,
+    ) -> Outcome {
+        let mut broken: Vec<_> = self
+            .holders
+            .latest_first()
+            .filter(|(_, held)| held.fence == fence)
+            .map(|(id, held)| (*id, held.client, held.until))
+            .collect();
+        broken.sort_unstable();
+        for &(id, to, until) in &broken {
+            self.holders.remove(&id);
+            self.bury(id, until.max(now.after(how.bury)));
+            notices.push(Notice { to, push: Push::Broken { id } });
+        }
+        if broken.is_empty() { Outcome::Gone } else { Outcome::WasHeld }
+    }
+
+    /// Notices what has ended meanwhile, on nobody's behalf: for stores that tidy up.
+    pub fn settle_at(&mut self, now: Now) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        self.settle(now, &mut notices);
+        notices
+    }
+
+    /// Looks without touching. What is past its time is not shown, though it may still be stored.
+    pub fn inspect(&self, key: &Key, now: Moment) -> Snapshot {
+        let holders_total = self.holders.live(now).count() as u64;
+        let waiters_total = self.queue.live_len(now) as u64;
+        if holders_total + waiters_total == 0 {
+            return Snapshot::free(key.clone());
+        }
+        let holders = self.holders.live(now).map(|held| held.view(now));
+        let waiters = self.queue.live(self.order, now).map(|place| place.view(now));
+        Snapshot {
+            key: key.clone(),
+            order: Some(self.order),
+            holders: holders.take(SNAPSHOT_MAX).collect(),
+            holders_total,
+            waiters: waiters.take(SNAPSHOT_MAX).collect(),
+            waiters_total,
+        }
+    }
+
+    /// The largest fence or ticket given out. A store that forgets an [idle](Self::is_idle) record
+    /// hands it to the next one.
+    pub fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// True if nothing but the counter is left, so that the record can be dropped.
+    pub fn is_idle(&self) -> bool {
+        !self.is_live() && self.graves.is_empty()
+    }
+
+    /// True if somebody holds or waits, as of the last verb.
+    fn is_live(&self) -> bool {
+        !self.holders.is_empty() || !self.queue.is_empty()
+    }
+
+    /// The next number of the one counter behind fences and tickets.
+    pub(super) fn mint(&mut self, at_least: u64) -> u64 {
+        self.counter = (self.counter + 1).max(at_least);
+        debug_assert!(self.counter <= FENCE_MAX, "fences stay exact in every language");
+        self.counter
+    }
+
+    fn bury(&mut self, id: ClaimId, until: Moment) {
+        // A second burial never shortens the first.
+        let before = self.graves.get(&id).copied();
+        let until = before.map_or(until, |before| before.max(until));
+        if let Some(before) = before {
+            self.graves_by_end.remove(&(before, id));
+        }
+        self.graves.insert(id, until);
+        self.graves_by_end.insert((until, id));
+        if self.graves.len() > GRAVES_MAX
+            && let Some((_, first)) = self.graves_by_end.pop_first()
+        {
+            self.graves.remove(&first);
+        }
+    }
+
+    pub(super) fn purge_graves(&mut self, now: Moment) {
+        while let Some(&(until, id)) = self.graves_by_end.first()
+            && until <= now
+        {
+            self.graves_by_end.pop_first();
+            self.graves.remove(&id);
+        }
+    }
+
+    /// Checks the invariants that hold after every verb at `now`.
+    ///
+    /// # Panics
+    ///
+    /// If one is broken: for tests.
+    pub fn verify(&self, now: Moment) {
+        self.holders.verify(now);
+        self.queue.verify(now);
+        assert_eq!(self.graves.len(), self.graves_by_end.len(), "a grave without an end");
+        if let Some(first) = self.queue.first(self.order).and_then(|ticket| self.queue.get(ticket))
+        {
+            assert!(!self.fits(&first.ask), "the first in line fits and is not let in");
+            assert!(
+                first.ask.reentry.is_none_or(|id| self.holders.reentry_fence(&id).is_none()),
+                "a thread of work waits for itself"
+            );
+        }
+        let holders: Vec<_> = self.holders.latest_first().map(|(_, held)| held).collect();
+        if holders.iter().any(|held| held.is_exclusive()) {
+            let one = holders.iter().all(|held| {
+                held.fence == holders[0].fence && held.is_exclusive() && held.reentry.is_some()
+            });
+            assert!(one || holders.len() == 1, "an exclusive holder is not alone");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The vocabulary of distlock and its law: who may hold what.
+//!
+//! This crate decides and does nothing else. It reads no clock, does no I/O and names no driver:
+//! time, the store's record and the request come in, an answer and a list of pushes go out. A
+//! backend either *runs* the [`law`] inside a transaction (memory, SQLite) or *restates* it in its
+//! own language and is compared with it by random testing (Redis).
+//!
+//! Driver authors implement [`Backend`] and prove the driver with the conformance kit of
+//! `distlock-testkit`. Everybody else wants the crate `distlock`.
+
+mod answer;
+mod ask;
+mod backend;
+mod claim;
+mod fault;
+mod invalid;
+mod key;
+mod label;
+pub mod law;
+mod snapshot;
+mod time;
+
+pub use answer::{Answer, Busy, Holder, Outcome, Standing, Waiting};
+pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
+pub use backend::{Backend, Capabilities, Health, Pending, Push, Streaming};
+pub use claim::{Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
+pub use fault::{Fault, FaultKind};
+pub use invalid::Invalid;
+pub use key::Key;
+pub use label::Label;
+pub use snapshot::{Cursor, Page, SNAPSHOT_MAX, Snapshot, Waiter};
+pub use time::{Clock, ManualClock, Moment};

@@ -1,0 +1,94 @@
+//! A claim id that was given up never holds again, however late its acquire arrives.
+
+use distlock_core::{Answer, Outcome};
+
+use super::Subject;
+use super::support::{LONG, MARGIN, SHORT, Stage, Wish, burying, gone, granted, held, waiting};
+
+/// A buried claim is refused although the store never saw it before: its acquire was late.
+pub async fn a_buried_claim_is_refused(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let late = stage.mutex();
+    assert_eq!(a.give_up(&late, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(a.ask(&late).await, Answer::Dead);
+    assert_eq!(b.ask(&late).await, Answer::Dead, "over whatever connection");
+    gone(a.renew(&late, LONG).await);
+}
+
+/// A held claim that is released and buried cannot come back.
+pub async fn a_released_and_buried_claim_is_refused(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let a = stage.client().await;
+    let x = stage.mutex();
+    granted(a.ask(&x).await);
+    assert_eq!(a.give_up(&x, burying(LONG)).await, Outcome::WasHeld);
+    assert_eq!(a.ask(&x).await, Answer::Dead);
+}
+
+/// A waiting claim that is given up and buried takes no place again.
+pub async fn a_buried_waiter_takes_no_place(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
+    granted(a.ask(&x).await);
+    b.queue(&y).await;
+    assert_eq!(b.give_up(&y, burying(LONG)).await, Outcome::WasWaiting);
+    assert_eq!(b.ask(&y).await, Answer::Dead);
+    assert_eq!(a.inspect(&stage.key()).await.waiters_total, 0);
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert!(a.inspect(&stage.key()).await.is_free());
+}
+
+/// A grave stands in nobody's way.
+pub async fn a_grave_keeps_nobody_out(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    a.give_up(&stage.mutex(), burying(LONG)).await;
+    assert!(a.inspect(&stage.key()).await.is_free());
+    let x = stage.mutex();
+    granted(b.ask(&x).await);
+    a.give_up(&stage.mutex(), burying(LONG)).await;
+    held(b.renew(&x, LONG).await);
+}
+
+/// A grave is forgotten after its time.
+pub async fn a_grave_is_forgotten(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let a = stage.client().await;
+    let late = stage.mutex();
+    a.give_up(&late, burying(SHORT)).await;
+    assert_eq!(a.ask(&late).await, Answer::Dead);
+    stage.outlive_short().await;
+    granted(a.ask(&late).await);
+}
+
+/// A grave lasts although the key is taken and freed meanwhile.
+pub async fn a_grave_outlives_other_holders(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let late = stage.mutex();
+    a.give_up(&late, burying(LONG)).await;
+    for _ in 0..3 {
+        let x = stage.mutex().lasting(SHORT);
+        granted(b.ask(&x).await);
+        assert_eq!(b.release(&x).await, Outcome::WasHeld);
+    }
+    granted(b.ask(&stage.mutex().lasting(SHORT)).await);
+    stage.pass(SHORT + MARGIN).await;
+    assert_eq!(a.ask(&late).await, Answer::Dead);
+}
+
+/// Burying one claim of a client leaves its others alone.
+pub async fn a_grave_is_for_one_claim(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let (x, y, z) = (stage.mutex(), stage.mutex().queued(LONG), stage.mutex().queued(LONG));
+    granted(a.ask(&x).await);
+    b.queue(&y).await;
+    let ticket = b.queue(&z).await;
+    b.give_up(&y, burying(LONG)).await;
+    assert_eq!(waiting(b.beat(&z, ticket).await).ahead, 0);
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    held(b.beat(&z, ticket).await);
+}

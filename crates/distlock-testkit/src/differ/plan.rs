@@ -1,0 +1,230 @@
+//! Which operation comes next, drawn from a seed.
+
+use std::time::Duration;
+
+use distlock_core::{
+    Ask, CAPACITY_MAX, Capabilities, Claim, ClaimId, How, Key, Label, Order, ReentryId, Renewal,
+    TTL_MAX, Wait,
+};
+
+use crate::Rng;
+
+/// Fences and tickets are raised to this far above the last one seen.
+pub(super) const FLOOR_STEP: u64 = 1_000_000_000;
+
+/// A claim that was asked for, and by which client.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) ask: Ask,
+    pub(super) client: usize,
+    /// The least fence that was asked for, as the model and as the store count.
+    pub(super) floor: Option<(u64, u64)>,
+}
+
+/// One operation. Claims are indexes into those known.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    New {
+        client: usize,
+        ask: Box<Ask>,
+        raise: bool,
+    },
+    Again {
+        client: usize,
+        claim: usize,
+    },
+    Renew {
+        client: usize,
+        batch: Vec<usize>,
+        span: Duration,
+        weight: Option<u32>,
+        raise: bool,
+    },
+    Release {
+        client: usize,
+        claim: usize,
+        how: How,
+    },
+    /// Breaks the hold of this index among those that hold, or one that does not exist.
+    Break {
+        client: usize,
+        nth: Option<u64>,
+        how: How,
+    },
+    Inspect {
+        client: usize,
+    },
+    Pass(Duration),
+}
+
+/// Draws operations for one key.
+#[derive(Debug)]
+pub(super) struct Planner {
+    pub(super) rng: Rng,
+    pub(super) key: Key,
+    pub(super) order: Order,
+    pub(super) capabilities: Capabilities,
+    pub(super) clients: usize,
+    made: u128,
+}
+
+impl Planner {
+    pub(super) fn new(
+        mut rng: Rng,
+        key: Key,
+        order: Order,
+        capabilities: Capabilities,
+        clients: usize,
+    ) -> Self {
+        let made = u128::from(rng.next_u64()) << 64;
+        Self { rng, key, order, capabilities, clients, made }
+    }
+
+    pub(super) fn next(&mut self, known: &[Known]) -> Op {
+        let client = self.index(self.clients);
+        if known.is_empty() {
+            return self.new_claim(client);
+        }
+        match self.rng.below(100) {
+            0..32 => self.new_claim(client),
+            32..40 => {
+                let claim = self.recent(known);
+                Op::Again { client: self.usual_client(known, claim), claim }
+            }
+            40..62 => self.renewal(known),
+            62..80 => {
+                let claim = self.recent(known);
+                Op::Release { client: self.usual_client(known, claim), claim, how: self.how() }
+            }
+            80..84 => {
+                let nth = self.rng.chance(0.8).then(|| self.rng.next_u64());
+                Op::Break { client, nth, how: self.how() }
+            }
+            84..88 => Op::Inspect { client },
+            _ => Op::Pass(self.gap()),
+        }
+    }
+
+    fn new_claim(&mut self, client: usize) -> Op {
+        loop {
+            let ask = self.ask();
+            ask.check().expect("the planner draws valid asks");
+            if self.capabilities.missing_for(&ask).is_none() {
+                let raise = self.capabilities.fencing && self.rng.chance(0.05);
+                return Op::New { client, ask: Box::new(ask), raise };
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        self.made += 1;
+        let claim = Claim::new(self.key.clone(), ClaimId::from_bytes(self.made.to_be_bytes()));
+        // The owner tells claims apart in what the store shows of them.
+        let owner = label("owner", &format!("c{}", self.made & 0xffff_ffff));
+        let ttl = self.span();
+        let mut ask = Ask::new(claim, owner, ttl);
+        ask.order = self.order;
+        if self.rng.chance(0.03) {
+            ask.order = *self.rng.pick(&[Order::Fifo, Order::PreferWriters, Order::PreferReaders]);
+        }
+        if self.rng.chance(0.2) {
+            ask.reason = Some(label("reason", "because"));
+        }
+        self.shape(&mut ask);
+        if self.rng.chance(0.7) {
+            let waiters_max = if self.rng.chance(0.15) { 2 } else { 1_000 };
+            ask.wait = Some(Wait { place: self.span(), waiters_max });
+        }
+        ask
+    }
+
+    /// Draws the kind of lock. An order of readers and writers mostly gets such.
+    fn shape(&mut self, ask: &mut Ask) {
+        let sharing = if self.order == Order::Fifo { 5 } else { 8 };
+        let kind = self.rng.below(10);
+        if kind < sharing {
+            ask.capacity = CAPACITY_MAX;
+            ask.weight = if self.rng.chance(0.35) { CAPACITY_MAX } else { 1 };
+            let grouped = ask.weight == 1 && self.rng.chance(0.3);
+            ask.group = grouped.then(|| label("group", self.rng.pick::<&str>(&["red", "blue"])));
+        } else if kind == 9 || sharing == 8 {
+            let thread = *self.rng.pick(&[1u8, 2]);
+            ask.reentry = self.rng.chance(0.7).then(|| ReentryId::from_bytes([thread; 16]));
+        } else {
+            ask.capacity = *self.rng.pick(&[2, 3, 5]);
+            ask.weight = 1 + u32::try_from(self.rng.below(u64::from(ask.capacity))).unwrap_or(0);
+        }
+    }
+
+    fn renewal(&mut self, known: &[Known]) -> Op {
+        let claim = self.recent(known);
+        let client = self.usual_client(known, claim);
+        let span = self.span();
+        let one = |weight, raise| Op::Renew { client, batch: vec![claim], span, weight, raise };
+        if self.capabilities.downgrade && self.rng.chance(0.2) {
+            return one(Some(1 + u32::from(self.rng.chance(0.3))), false);
+        }
+        if self.capabilities.fencing && self.rng.chance(0.05) {
+            return one(None, true);
+        }
+        // The claims of a batch may be executed in any sequence, so they are plain renewals.
+        let mut batch = vec![claim];
+        for _ in 0..self.rng.below(4) {
+            let other = self.recent(known);
+            if !batch.contains(&other) {
+                batch.push(other);
+            }
+        }
+        Op::Renew { client, batch, span, weight: None, raise: false }
+    }
+
+    fn how(&mut self) -> How {
+        let keep = if self.rng.chance(0.1) { self.span() } else { Duration::ZERO };
+        let bury = if self.rng.chance(0.25) { self.span() } else { Duration::ZERO };
+        How { keep, bury }
+    }
+
+    /// How long something lives: 1.1, 1.3, … 12.9 s. All operations happen at multiples of 200 ms,
+    /// so nothing ends within 100 ms of one.
+    fn span(&mut self) -> Duration {
+        let span = Duration::from_millis(1_100 + 200 * self.rng.below(60));
+        debug_assert!(span < TTL_MAX);
+        span
+    }
+
+    /// How long to let pass: 0.2 to 3 s, at times long enough to end most of what there is.
+    fn gap(&mut self) -> Duration {
+        let steps =
+            if self.rng.chance(0.1) { 30 + self.rng.below(40) } else { 1 + self.rng.below(15) };
+        Duration::from_millis(200 * steps)
+    }
+
+    /// Mostly one of the last ten claims, so that most of what is named is alive.
+    fn recent(&mut self, known: &[Known]) -> usize {
+        let from = if self.rng.chance(0.9) { known.len().saturating_sub(10) } else { 0 };
+        from + self.index(known.len() - from)
+    }
+
+    /// Mostly the client that asked; a claim may also be kept by another one.
+    fn usual_client(&mut self, known: &[Known], claim: usize) -> usize {
+        if self.rng.chance(0.95) { known[claim].client } else { self.index(self.clients) }
+    }
+
+    fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.rng.below(bound as u64)).expect("an index fits")
+    }
+}
+
+/// The renewal of a claim as the model or the store shall see it.
+pub(super) fn renewal(
+    known: &Known,
+    span: Duration,
+    weight: Option<u32>,
+    fence_floor: Option<u64>,
+) -> Renewal {
+    Renewal { weight, fence_floor, ..Renewal::hold(known.ask.claim.clone(), span) }
+}
+
+fn label(what: &'static str, text: &str) -> Label {
+    Label::new(what, text).expect("the planner writes valid labels")
+}

@@ -1,0 +1,20 @@
+//! Tests for distlock and for drivers of your own.
+//!
+//! - [`conformance`]: one async fn per promise of the [`Backend`](distlock_core::Backend)
+//!   contract, and a macro that turns them into one test each.
+//! - [`Scripted`] answers what a test tells it to; [`Faulty`] loses, delays and repeats messages.
+//! - [`history`]: records what clients saw and checks exclusion, order and fences.
+//! - [`differ`]: random operations, a backend against the law.
+//! - [`sweep`]: drops a future after every possible number of polls.
+
+pub mod conformance;
+pub mod differ;
+mod faulty;
+pub mod history;
+mod rng;
+mod scripted;
+pub mod sweep;
+
+pub use faulty::{Counts, Faults, Faulty};
+pub use rng::Rng;
+pub use scripted::{Call, Gate, Reply, Scripted};

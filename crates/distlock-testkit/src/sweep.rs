@@ -1,0 +1,92 @@
+//! Drops a future after every possible number of polls: what is cancelled must leave nothing.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A future that needs more polls than this does not end.
+const POLLS_MAX: usize = 10_000;
+
+/// A future that is not woken for this long hangs. With paused time that is no time at all.
+const WOKEN_WITHIN: Duration = Duration::from_secs(120);
+
+/// When a swept future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Drop {
+    /// Right after a poll: what the poll started is under way.
+    AfterPoll,
+    /// After the next wake-up instead of the poll it calls for: what was awaited has arrived and
+    /// nobody has seen it.
+    BeforePoll,
+}
+
+/// Drops futures of one kind at every point at which they can be dropped.
+///
+/// For k = 1, 2, … a new future is polled k times and dropped at once; another one is polled k
+/// times, woken once more, and dropped without seeing why. After each drop `after(k)` runs and
+/// asserts that nothing is left behind. It ends with the first k at which the future completes by
+/// itself (its output is dropped, and `after` runs for that, too) and returns the number of
+/// cancellations.
+///
+/// The future is polled only when it is woken, as a runtime does, so a k means the same point of
+/// the code each time. Between two polls other tasks run, and paused time moves on when all wait.
+///
+/// # Panics
+///
+/// If the future is not woken within two minutes, or does not complete within 10,000 polls.
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock_testkit::sweep::sweep;
+/// use tokio::time::sleep;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let two_naps = || async {
+///     sleep(Duration::from_secs(1)).await;
+///     sleep(Duration::from_secs(1)).await;
+/// };
+/// let cancellations = sweep(two_naps, async |polls| assert!(polls > 0)).await;
+/// assert_eq!(cancellations, 4);
+/// # }
+/// ```
+pub async fn sweep<F: Future>(
+    mut make: impl FnMut() -> F,
+    mut after: impl AsyncFnMut(usize),
+) -> usize {
+    let mut cancellations = 0;
+    for polls in 1..=POLLS_MAX {
+        for when in [Drop::AfterPoll, Drop::BeforePoll] {
+            let completed = poll_times(make(), polls, when).await;
+            after(polls).await;
+            if completed {
+                return cancellations;
+            }
+            cancellations += 1;
+        }
+    }
+    panic!("the future did not complete within {POLLS_MAX} polls");
+}
+
+/// Polls a future so many times, then drops it. True if it completed before that.
+async fn poll_times<F: Future>(future: F, polls: usize, when: Drop) -> bool {
+    let mut future = pin!(future);
+    let mut left = polls;
+    // Pending is passed on to the runtime, which comes back here when the future is woken.
+    let polling = poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        match (future.as_mut().poll(cx), left, when) {
+            (Poll::Ready(_), ..) => Poll::Ready(true),
+            (Poll::Pending, 0, Drop::AfterPoll) => Poll::Ready(false),
+            (Poll::Pending, ..) => Poll::Pending,
+        }
+    });
+    match tokio::time::timeout(WOKEN_WITHIN, polling).await {
+        Ok(completed) => completed,
+        Err(_) => panic!("the future was polled {polls} times at most and then never woken"),
+    }
+}

@@ -1,0 +1,272 @@
+//! Locks inside one process: a map of records that the law decides about.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use distlock_core::law::{Notice, Now, Record};
+use distlock_core::{
+    Answer, Ask, Backend, Capabilities, ClientId, Clock, Cursor, Fault, Health, How, Key, Outcome,
+    Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+};
+use futures_util::stream;
+use tokio::sync::broadcast;
+
+use crate::clock::BootClock;
+
+/// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
+const PUSHES_MAX: usize = 1024;
+
+/// A store in the memory of this process.
+///
+/// Every value is one client of its store. [`Memory::client`] makes another client of the same
+/// store: with it a test plays several processes, each with locks of its own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use distlock::{Locks, backends::Memory};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let store = Memory::new();
+/// let here = Locks::new(Arc::new(store.client()));
+/// let there = Locks::new(Arc::new(store.client()));
+///
+/// let guard = here.mutex("deploy")?.lock().await?;
+/// assert!(there.mutex("deploy")?.try_lock().await.is_err());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Memory {
+    store: Arc<Store>,
+    client: ClientId,
+}
+
+#[derive(Debug)]
+struct Store {
+    clock: Arc<dyn Clock>,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    records: BTreeMap<Key, Record>,
+    /// The largest number that any dropped record gave out. New records go on from it, so fences
+    /// grow although nothing is kept of a key that is free.
+    counter: u64,
+    /// The record that was tidied last.
+    tidied: Option<Key>,
+    clients: HashMap<ClientId, broadcast::Sender<Push>>,
+    clients_made: u128,
+}
+
+impl Memory {
+    /// An empty store on the machine's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(BootClock))
+    }
+
+    /// An empty store on a clock of one's own, such as one that a test moves.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self::join(Arc::new(Store { clock, shelf: Mutex::default() }))
+    }
+
+    /// Another client of the same store.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self::join(Arc::clone(&self.store))
+    }
+
+    fn join(store: Arc<Store>) -> Self {
+        let client = {
+            let mut shelf = store.shelf();
+            // Nobody outside this process can forge a client of this store, so a number will do.
+            shelf.clients_made += 1;
+            let client = ClientId::from_bytes(shelf.clients_made.to_be_bytes());
+            shelf.clients.insert(client, broadcast::channel(PUSHES_MAX).0);
+            client
+        };
+        Self { store, client }
+    }
+
+    /// Runs one verb on the record of `key` and carries out what follows from it.
+    fn decide<T>(&self, key: &Key, verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>)) -> T {
+        let mut shelf = self.store.shelf();
+        let now = Now { at: self.store.clock.now(), seed: wall_micros() };
+        let outcome = shelf.change(key, now, verb);
+        shelf.tidy(now);
+        outcome
+    }
+}
+
+impl Shelf {
+    fn change<T>(
+        &mut self,
+        key: &Key,
+        now: Now,
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>),
+    ) -> T {
+        let counter = self.counter;
+        let record = self.records.entry(key.clone()).or_insert_with(|| Record::new(counter));
+        let (outcome, notices) = verb(record, now);
+        if record.is_idle() {
+            self.counter = counter.max(record.counter());
+            self.records.remove(key);
+        }
+        for notice in notices {
+            if let Some(client) = self.clients.get(&notice.to) {
+                // Nobody listening is no error: the heartbeat tells.
+                let _ = client.send(notice.push);
+            }
+        }
+        outcome
+    }
+
+    /// Looks at one more record each time, so that keys nobody asks for again are forgotten, too.
+    fn tidy(&mut self, now: Now) {
+        let after = self.tidied.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.records.range((after, Bound::Unbounded)).next().map(|(key, _)| key.clone());
+        if let Some(key) = &next {
+            self.change(key, now, |record, now| ((), record.settle_at(now)));
+        }
+        self.tidied = next;
+    }
+}
+
+impl Store {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // The law does not panic half-way: a poisoned shelf is still a consistent one.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.store.shelf().clients.remove(&self.client);
+    }
+}
+
+/// Microseconds since 1970: where fences start.
+fn wall_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(0)
+}
+
+impl Backend for Memory {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
+        Box::pin(async move {
+            Ok(self.decide(&ask.claim.key, |record, now| record.acquire(ask, self.client, now)))
+        })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+    ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
+        Box::pin(stream::iter(batch.iter().enumerate().map(|(index, renewal)| {
+            let renew = |record: &mut Record, now| record.renew(renewal, self.client, now);
+            (index, Ok(self.decide(&renewal.claim.key, renew)))
+        })))
+    }
+
+    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+        Box::pin(async move {
+            Ok(self.decide(target.key(), |record, now| record.release(target, how, now)))
+        })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
+        Box::pin(async move {
+            let now = self.store.clock.now();
+            let shelf = self.store.shelf();
+            let record = shelf.records.get(key);
+            Ok(record.map_or_else(|| Snapshot::free(key.clone()), |r| r.inspect(key, now)))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
+        Box::pin(async move {
+            let now = self.store.clock.now();
+            let shelf = self.store.shelf();
+            let mut page = Page::default();
+            let start = match cursor {
+                Some(Cursor(last)) => Key::new(last).ok().map(Bound::Excluded),
+                None => Key::new(prefix).ok().map(Bound::Included),
+            };
+            let range = (start.unwrap_or(Bound::Unbounded), Bound::Unbounded);
+            let matching =
+                shelf.records.range(range).take_while(|(key, _)| key.as_str().starts_with(prefix));
+            for (key, record) in matching {
+                let seen = record.inspect(key, now);
+                if seen.is_free() {
+                    continue;
+                }
+                if page.locks.len() == SNAPSHOT_MAX {
+                    page.next = page.locks.last().map(|lock| Cursor(lock.key.to_string()));
+                    break;
+                }
+                page.locks.push(seen);
+            }
+            Ok(page)
+        })
+    }
+
+    fn probe(&self) -> Pending<'_, Health> {
+        let identity = format!("memory:{:p}", Arc::as_ptr(&self.store));
+        Box::pin(async move { Ok(Health::new(identity.clone(), identity)) })
+    }
+
+    fn pushes(&self) -> Streaming<'static, Push> {
+        let receiver =
+            self.store.shelf().clients.get(&self.client).map(broadcast::Sender::subscribe);
+        Box::pin(stream::unfold(receiver, |receiver| async move {
+            let mut receiver = receiver?;
+            loop {
+                match receiver.recv().await {
+                    Ok(push) => return Some((push, Some(receiver))),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use distlock_core::{Claim, ClaimId, Label, ManualClock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn abandoned_keys_are_forgotten_although_nobody_asks_for_them_again() {
+        let clock = ManualClock::new();
+        let store = Memory::with_clock(Arc::new(clock.clone()));
+        let owner = Label::new("owner", "me").unwrap();
+        let ask = |n: u32| {
+            let claim = Claim::new(Key::new(n.to_string()).unwrap(), ClaimId::random().unwrap());
+            Ask::new(claim, owner.clone(), Duration::from_secs(1))
+        };
+        for n in 0..1_000 {
+            store.acquire(&ask(n)).await.unwrap();
+        }
+        clock.advance(Duration::from_secs(2));
+        for _ in 0..1_100 {
+            store.acquire(&ask(5_000)).await.unwrap();
+        }
+        assert_eq!(store.store.shelf().records.len(), 1);
+    }
+}

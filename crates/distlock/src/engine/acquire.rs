@@ -1,0 +1,369 @@
+//! The one waiting loop.
+//!
+//! Ask once. Granted: done. Busy: wait for one's turn in the store's queue, or pause and ask again
+//! where there is none. A fault is not contention: it is retried while the caller has patience,
+//! under the same claim, so that a lost reply costs nothing but time. There is one exit for every
+//! end, and one clean-up, [`Armed`], for every exit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::{Answer, Ask, Busy, ClaimId, Fault, Key, Moment, Waiting as Standing};
+
+use super::Grant;
+use super::armed::Armed;
+use super::pacing::Pacing;
+use crate::keeper::{Keeper, LastFault, Verdict, lock};
+use crate::observe::Event;
+use crate::options::{Settings, Waiting};
+use crate::{Error, Reason};
+
+/// After so many grants that were over before their answer came, the ttl is too short to go on.
+const STILLBORN_MAX: u32 = 3;
+
+/// A pushed grant with less time left than this is extended before it is handed out.
+const MIN_USEFUL: Duration = Duration::from_millis(5);
+
+/// The longest pause between two attempts to reach a backend that does not answer.
+const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long a call may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// One attempt, no waiting.
+    Once,
+    /// This long.
+    For(Duration),
+    /// As long as it takes.
+    Forever,
+}
+
+impl Limit {
+    /// The limit of a waiting form: a wait of no length is no wait.
+    pub(crate) fn from_max_wait(max_wait: Option<Duration>) -> Self {
+        match max_wait {
+            Some(Duration::ZERO) => Self::Once,
+            Some(max_wait) => Self::For(max_wait),
+            None => Self::Forever,
+        }
+    }
+}
+
+/// What to acquire.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) ask: Ask,
+    pub(crate) limit: Limit,
+    pub(crate) settings: Arc<Settings>,
+    /// The claim id is the caller's: it is not exchanged for another.
+    pub(crate) fixed_id: bool,
+    /// Nobody will renew the grant soon, so it must be good for the full ttl.
+    pub(crate) full_ttl: bool,
+}
+
+/// Acquires, waiting as long as the request allows.
+///
+/// Dropping the future at any point gives the claim up.
+pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Grant, Error> {
+    if keeper.is_closed() {
+        return Err(Error::Closed);
+    }
+    request.ask.check()?;
+    if let Some(what) = keeper.backend.capabilities().missing_for(&request.ask) {
+        return Err(Error::Unsupported { what });
+    }
+    let started = keeper.clock.now();
+    let (limit, key) = (request.limit, request.ask.claim.key.clone());
+    let last_fault = LastFault::default();
+    let attempts = Attempts::new(keeper, request, started, Arc::clone(&last_fault)).run();
+    let grant = match limit {
+        Limit::Once | Limit::Forever => attempts.await?,
+        Limit::For(max_wait) => tokio::select! {
+            biased;
+            result = attempts => result?,
+            () = tokio::time::sleep(max_wait) => {
+                let waited = keeper.clock.now().since(started).max(max_wait);
+                return Err(Error::Timeout { key, waited, source: lock(&last_fault).take() });
+            }
+        },
+    };
+    keeper.observer.granted();
+    let (fence, waited) = (grant.fence, grant.waited);
+    keeper.observer.emit(|| Event::Granted { key, fence, waited });
+    Ok(grant)
+}
+
+/// One acquisition: its claim, and what happened to it so far.
+struct Attempts<'a> {
+    keeper: &'a Arc<Keeper>,
+    ask: Ask,
+    limit: Limit,
+    settings: Arc<Settings>,
+    fixed_id: bool,
+    full_ttl: bool,
+    armed: Armed,
+    started: Moment,
+    last_fault: LastFault,
+    attempts: u32,
+    retries: u32,
+    faults: u32,
+    faulty_since: Option<Moment>,
+    stillborn: u32,
+}
+
+impl<'a> Attempts<'a> {
+    fn new(
+        keeper: &'a Arc<Keeper>,
+        request: Request,
+        started: Moment,
+        last_fault: LastFault,
+    ) -> Self {
+        let Request { mut ask, limit, settings, fixed_id, full_ttl } = request;
+        let queues = matches!(settings.waiting, Waiting::Queue)
+            && keeper.backend.capabilities().queue
+            && limit != Limit::Once;
+        ask.wait = queues.then_some(settings.wait);
+        let armed = Armed::new(keeper, ask.claim.clone(), ask.ttl);
+        Self {
+            keeper,
+            ask,
+            limit,
+            settings,
+            fixed_id,
+            full_ttl,
+            armed,
+            started,
+            last_fault,
+            attempts: 0,
+            retries: 0,
+            faults: 0,
+            faulty_since: None,
+            stillborn: 0,
+        }
+    }
+
+    async fn run(mut self) -> Result<Grant, Error> {
+        self.keeper.start()?;
+        loop {
+            self.attempts += 1;
+            let sent_at = self.keeper.clock.now();
+            self.armed.ask();
+            let answer = self.keeper.backend.acquire(&self.ask).await;
+            self.armed.answered(&answer);
+            if answer.is_ok() {
+                self.faulty_since = None;
+            }
+            match answer {
+                Ok(Answer::Granted { fence }) => {
+                    let until = self.settings.validity.until(sent_at, self.settings.ttl);
+                    if until > self.keeper.clock.now() {
+                        let renew_at = sent_at.after(self.settings.renew_every);
+                        return self.granted(fence, until, renew_at);
+                    }
+                    self.born_dead()?;
+                }
+                Ok(Answer::Busy(busy)) => {
+                    if let Some((fence, until)) = self.busy(busy, sent_at).await? {
+                        let renew_at = self.soon_after_a_push(until);
+                        return self.granted(fence, until, renew_at);
+                    }
+                }
+                Ok(Answer::Quarantined(pause)) => {
+                    let why = "the store abstains after it lost its memory";
+                    self.fault(Fault::transient("acquire", why), Some(pause)).await?;
+                }
+                Ok(Answer::Dead) => self.dead()?,
+                Ok(Answer::Conflict) => return Err(Error::Conflict { key: self.key() }),
+                Ok(Answer::Full) => return Err(Error::TooManyWaiters { key: self.key() }),
+                Ok(_) => return Err(Error::Unsupported { what: "this answer of the backend" }),
+                Err(fault) => self.fault(fault, None).await?,
+            }
+        }
+    }
+
+    /// The claim holds: it leaves with the grant.
+    fn granted(self, fence: u64, until: Moment, renew_at: Moment) -> Result<Grant, Error> {
+        if self.keeper.is_closed() {
+            return Err(Error::Closed);
+        }
+        let grant = Grant {
+            claim: self.ask.claim,
+            fence,
+            until,
+            renew_at,
+            waited: self.keeper.clock.now().since(self.started),
+            attempts: self.attempts,
+            doubtful: self.armed.is_doubtful(),
+        };
+        self.armed.disarm();
+        Ok(grant)
+    }
+
+    /// A grant to a waiter is good for what was left of its place. It is extended to the full ttl
+    /// a little later, so that holds shorter than that never pay for it.
+    fn soon_after_a_push(&self, until: Moment) -> Moment {
+        let now = self.keeper.clock.now();
+        now.after((self.settings.wait.place / 4).min(until.since(now) / 2))
+    }
+
+    /// The answer took longer than the lease. Never hand out a hold that is over.
+    fn born_dead(&mut self) -> Result<(), Error> {
+        self.stillborn += 1;
+        if self.limit == Limit::Once || self.stillborn >= STILLBORN_MAX {
+            return Err(Error::Lost { key: self.key(), reason: Reason::TooSlow });
+        }
+        self.start_over()
+    }
+
+    /// The claim id can never hold again.
+    fn dead(&mut self) -> Result<(), Error> {
+        if self.fixed_id {
+            return Err(Error::NotHeld { key: self.key() });
+        }
+        self.start_over()
+    }
+
+    /// Goes on with a new claim, at the end of the queue if there is one.
+    fn start_over(&mut self) -> Result<(), Error> {
+        if !self.fixed_id {
+            self.ask.claim.id = ClaimId::random().map_err(Error::from_fault)?;
+        }
+        self.armed.replace(self.ask.claim.clone());
+        Ok(())
+    }
+
+    /// Held by others. Waits for a turn in the queue and says what came of it; without a queue,
+    /// pauses. None means: ask again.
+    async fn busy(&mut self, busy: Busy, sent_at: Moment) -> Result<Option<(u64, Moment)>, Error> {
+        if self.limit == Limit::Once {
+            let Busy { retry_after, holder, ahead, .. } = busy;
+            let holder = holder.map(Box::new);
+            return Err(Error::Held { key: self.key(), retry_after, holder, ahead });
+        }
+        let Some(ticket) = busy.ticket else {
+            self.pause(busy.retry_after).await?;
+            return Ok(None);
+        };
+        let Busy { ahead, retry_after, .. } = busy;
+        self.wait_for_turn(Standing { ticket, ahead, retry_after }, sent_at).await
+    }
+
+    async fn wait_for_turn(
+        &mut self,
+        standing: Standing,
+        sent_at: Moment,
+    ) -> Result<Option<(u64, Moment)>, Error> {
+        // A call with a deadline rides out any silence until then.
+        let patience = match self.limit {
+            Limit::Forever => self.settings.patience,
+            Limit::Once | Limit::For(_) => Duration::MAX,
+        };
+        let (claim, last_fault) = (self.ask.claim.clone(), Arc::clone(&self.last_fault));
+        let verdict =
+            self.keeper.wait(claim, standing, sent_at, &self.settings, last_fault, patience)?;
+        match verdict.await.unwrap_or(Verdict::Closed) {
+            // With little time left, or if nobody is going to renew it, asking again under the same
+            // claim extends the grant to the full ttl.
+            Verdict::Granted { until, .. }
+                if self.full_ttl || until <= self.keeper.clock.now().after(MIN_USEFUL) =>
+            {
+                Ok(None)
+            }
+            Verdict::Granted { fence, until } => Ok(Some((fence, until))),
+            Verdict::Gone => {
+                let key = self.key();
+                tracing::warn!(%key, "place in the queue lost, queueing again");
+                self.keeper.observer.place_lost();
+                self.keeper.observer.emit(|| Event::PlaceLost { key });
+                self.start_over()?;
+                Ok(None)
+            }
+            Verdict::Failed(fault) => Err(Error::from_fault(fault)),
+            Verdict::Closed => Err(Error::Closed),
+        }
+    }
+
+    /// Pauses before the next attempt, no longer than until the holder's lease can end.
+    async fn pause(&mut self, retry_after: Option<Duration>) -> Result<(), Error> {
+        self.retries += 1;
+        let random = self.random(self.retries);
+        let pause = match &self.settings.waiting {
+            Waiting::Poll(pacing) => pacing.next(self.retries, random),
+            Waiting::Queue => Pacing::default().next(self.retries, random),
+        };
+        let Some(pause) = pause else {
+            return Err(Error::RetriesExhausted { key: self.key(), attempts: self.attempts });
+        };
+        let lease_ends = retry_after.unwrap_or(Duration::MAX).max(Duration::from_millis(1));
+        self.sleep(pause.min(lease_ends)).await
+    }
+
+    /// Nobody can tell what happened. Tries again if that can help and there is time for it.
+    async fn fault(&mut self, fault: Fault, pause: Option<Duration>) -> Result<(), Error> {
+        let now = self.keeper.clock.now();
+        let since = *self.faulty_since.get_or_insert(now);
+        *lock(&self.last_fault) = Some(fault.clone());
+        let impatient = match self.limit {
+            Limit::Once => true,
+            Limit::For(_) => false,
+            Limit::Forever => now.since(since) >= self.settings.patience,
+        };
+        if impatient || !fault.is_transient() {
+            if self.fixed_id {
+                // The caller knows the id and can ask again under it, or release it.
+                self.armed.leave_in_doubt();
+            }
+            return Err(Error::from_fault(fault));
+        }
+        self.faults = self.faults.saturating_add(1);
+        let paced = fault_pause(self.faults, self.random(self.faults));
+        self.sleep(pause.unwrap_or(paced)).await
+    }
+
+    /// Sleeps unless the locks are closed meanwhile.
+    async fn sleep(&self, pause: Duration) -> Result<(), Error> {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(()),
+            () = self.keeper.until_closed() => Err(Error::Closed),
+        }
+    }
+
+    /// A number in `[0, 1)` that differs by claim and attempt.
+    fn random(&self, salt: u32) -> f64 {
+        let [.., a, b, c, d, e, f, g, h] = *self.ask.claim.id.as_bytes();
+        let mut bits = u64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(salt);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn key(&self) -> Key {
+        self.ask.claim.key.clone()
+    }
+}
+
+/// The pause after a number of faults in a row: from about 10 ms to 1 s, spread at random.
+fn fault_pause(faults: u32, random: f64) -> Duration {
+    let most = Duration::from_millis(20).saturating_mul(1 << faults.min(6)).min(FAULT_PAUSE_MAX);
+    most.mul_f64(0.5 + random / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_after_faults_grow_up_to_a_second() {
+        for (faults, random) in [(1, 0.0), (3, 0.99), (60, 0.5), (u32::MAX, 0.99)] {
+            let pause = fault_pause(faults, random);
+            assert!(pause >= Duration::from_millis(10) && pause <= FAULT_PAUSE_MAX, "{pause:?}");
+        }
+        assert!(fault_pause(1, 0.5) < fault_pause(5, 0.5));
+    }
+
+    #[test]
+    fn a_wait_of_no_length_is_a_single_attempt() {
+        assert_eq!(Limit::from_max_wait(Some(Duration::ZERO)), Limit::Once);
+        assert_eq!(Limit::from_max_wait(None), Limit::Forever);
+    }
+}

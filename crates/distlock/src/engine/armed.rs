@@ -1,0 +1,92 @@
+//! The clean-up of an acquisition, armed before the first byte leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::{Answer, Claim, Fault};
+
+use crate::keeper::Keeper;
+
+/// Releases a claim unless it is disarmed.
+///
+/// From the moment an ask may have left, something may be at the store: a hold, a place, or an ask
+/// that is still on its way. Whatever ends the acquisition, be it an error, a deadline or a dropped
+/// future, hands the claim to the keeper, which releases it until that is acknowledged.
+#[derive(Debug)]
+pub(super) struct Armed {
+    keeper: Arc<Keeper>,
+    claim: Claim,
+    lease: Duration,
+    /// Something may be at the store.
+    out: bool,
+    /// The last ask has not been answered yet.
+    unanswered: bool,
+    /// An earlier ask was never answered.
+    doubtful: bool,
+}
+
+impl Armed {
+    pub(super) fn new(keeper: &Arc<Keeper>, claim: Claim, lease: Duration) -> Self {
+        keeper.asking();
+        let keeper = Arc::clone(keeper);
+        Self { keeper, claim, lease, out: false, unanswered: false, doubtful: false }
+    }
+
+    /// An ask is about to leave.
+    pub(super) fn ask(&mut self) {
+        self.out = true;
+        self.unanswered = true;
+    }
+
+    /// An ask was answered, or failed.
+    pub(super) fn answered(&mut self, answer: &Result<Answer, Fault>) {
+        self.unanswered = false;
+        match answer {
+            Ok(Answer::Granted { .. }) => {}
+            Ok(Answer::Busy(busy)) if busy.ticket.is_some() => {}
+            // Nothing is left of it at the store, if all earlier ones were answered, too.
+            Ok(_) => self.out = self.doubtful,
+            Err(fault) => {
+                let unknown = fault.kind() != distlock_core::FaultKind::Unsupported;
+                self.doubtful |= unknown;
+                self.out = self.doubtful;
+            }
+        }
+    }
+
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    /// Gives up the claim and goes on with another.
+    pub(super) fn replace(&mut self, claim: Claim) {
+        self.give_up();
+        self.claim = claim;
+        self.doubtful = false;
+    }
+
+    /// Whatever is at the store is the caller's business.
+    pub(super) fn leave_in_doubt(&mut self) {
+        self.out = false;
+    }
+
+    /// The claim now belongs to somebody else.
+    pub(super) fn disarm(mut self) {
+        self.out = false;
+    }
+
+    fn give_up(&mut self) {
+        if std::mem::take(&mut self.out) {
+            let doubtful = self.doubtful || self.unanswered;
+            let now = self.keeper.clock.now();
+            self.keeper.leave(self.claim.clone(), self.lease, now, doubtful);
+        }
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.give_up();
+        self.keeper.asked();
+    }
+}

@@ -1,0 +1,28 @@
+//! Getting a lock: the one waiting loop, its clean-up and its pacing.
+
+mod acquire;
+mod armed;
+pub(crate) mod pacing;
+mod renew;
+
+use std::time::Duration;
+
+use distlock_core::{Claim, Moment};
+
+pub(crate) use acquire::{Limit, Request, acquire};
+pub(crate) use renew::{release, renew};
+
+/// A lock that was got, as plain data.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) claim: Claim,
+    pub(crate) fence: u64,
+    /// Until when it can be relied upon.
+    pub(crate) until: Moment,
+    /// When to renew it first.
+    pub(crate) renew_at: Moment,
+    pub(crate) waited: Duration,
+    pub(crate) attempts: u32,
+    /// Some acquire of this claim was never answered and may still arrive at the store.
+    pub(crate) doubtful: bool,
+}

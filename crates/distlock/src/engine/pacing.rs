@@ -1,0 +1,192 @@
+//! How long to pause between attempts, as pure arithmetic.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The shortest pause. Zero would spin.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// When to try again while polling.
+///
+/// The first attempt is always immediate; a pacing only spaces the ones after it. No pause lasts
+/// beyond the deadline of the call, nor beyond the moment when the holder's lease can end.
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock::Pacing;
+///
+/// let fixed = Pacing::fixed(Duration::from_millis(50));
+/// let growing = Pacing::exponential(Duration::from_millis(10), Duration::from_secs(1));
+/// let twice = growing.max_retries(2);
+/// # let _ = (fixed, twice);
+/// ```
+#[derive(Clone)]
+pub struct Pacing {
+    pace: Arc<dyn Pace>,
+    max_retries: Option<u32>,
+}
+
+/// A rule for pauses of one's own.
+pub trait Pace: Send + Sync + 'static {
+    /// The pause before retry number `retry`, which counts from 1. `random` is in `[0, 1)` and new
+    /// each time. A pause below a millisecond counts as a millisecond.
+    fn pause(&self, retry: u32, random: f64) -> Duration;
+}
+
+impl Pacing {
+    /// The same pause every time.
+    pub fn fixed(pause: Duration) -> Self {
+        Self::custom(Fixed(pause))
+    }
+
+    /// At least `min` and up to `jitter` more, at random.
+    pub fn jitter(min: Duration, jitter: Duration) -> Self {
+        Self::custom(Jitter { min, jitter })
+    }
+
+    /// `min`, then twice as much each time, up to `max`.
+    pub fn exponential(min: Duration, max: Duration) -> Self {
+        Self::exponential_by(min, max, 2.0)
+    }
+
+    /// `min`, then `factor` times as much each time, up to `max`. A factor below 1, or one that is
+    /// not a number, counts as 1.
+    pub fn exponential_by(min: Duration, max: Duration, factor: f64) -> Self {
+        Self::custom(Exponential { min, max, factor: factor.max(1.0) })
+    }
+
+    /// A rule of one's own.
+    pub fn custom(pace: impl Pace) -> Self {
+        Self { pace: Arc::new(pace), max_retries: None }
+    }
+
+    /// Gives up after this many retries: 0 means a single attempt.
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = Some(retries);
+        self
+    }
+
+    /// The pause before retry number `retry`, or none if that is one too many.
+    pub(crate) fn next(&self, retry: u32, random: f64) -> Option<Duration> {
+        if self.max_retries.is_some_and(|max| retry > max) {
+            return None;
+        }
+        Some(self.pace.pause(retry, random).max(PAUSE_MIN))
+    }
+}
+
+/// Doubling with full jitter: a crowd that was refused together does not come back together.
+impl Default for Pacing {
+    fn default() -> Self {
+        Self::custom(Crowd(Exponential {
+            min: Duration::from_millis(20),
+            max: Duration::from_millis(500),
+            factor: 2.0,
+        }))
+    }
+}
+
+impl fmt::Debug for Pacing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pacing").field("max_retries", &self.max_retries).finish_non_exhaustive()
+    }
+}
+
+struct Fixed(Duration);
+
+impl Pace for Fixed {
+    fn pause(&self, _: u32, _: f64) -> Duration {
+        self.0
+    }
+}
+
+struct Jitter {
+    min: Duration,
+    jitter: Duration,
+}
+
+impl Pace for Jitter {
+    fn pause(&self, _: u32, random: f64) -> Duration {
+        self.min.saturating_add(share(self.jitter, random))
+    }
+}
+
+struct Exponential {
+    min: Duration,
+    max: Duration,
+    factor: f64,
+}
+
+impl Pace for Exponential {
+    fn pause(&self, retry: u32, _: f64) -> Duration {
+        // The cap comes before the conversion: factor^n leaves the range of a Duration long before
+        // it leaves that of a float, and a wrapped pause would be a hot loop.
+        let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
+        let seconds = self.min.as_secs_f64() * self.factor.powi(exponent);
+        if seconds < self.max.as_secs_f64() { Duration::from_secs_f64(seconds) } else { self.max }
+    }
+}
+
+struct Crowd(Exponential);
+
+impl Pace for Crowd {
+    fn pause(&self, retry: u32, random: f64) -> Duration {
+        share(self.0.pause(retry, random), random)
+    }
+}
+
+/// A part of a duration, `part` in `[0, 1)`.
+fn share(whole: Duration, part: f64) -> Duration {
+    Duration::try_from_secs_f64(whole.as_secs_f64() * part).unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn exponential_pauses_double_up_to_the_cap() {
+        let pacing = Pacing::exponential(MS(10), MS(100));
+        let pauses: Vec<_> = (1..=6).map(|retry| pacing.next(retry, 0.5).unwrap()).collect();
+        assert_eq!(pauses, [10, 20, 40, 80, 100, 100].map(MS));
+    }
+
+    #[test]
+    fn the_cap_holds_for_any_number_of_retries() {
+        let pacing = Pacing::exponential(MS(100), Duration::from_secs(60));
+        for retry in [38, 64, 2_000, u32::MAX] {
+            assert_eq!(pacing.next(retry, 0.5), Some(Duration::from_secs(60)), "retry {retry}");
+        }
+        let wild = Pacing::exponential_by(Duration::MAX, Duration::MAX, f64::NAN);
+        assert!(wild.next(9, 0.0).is_some());
+    }
+
+    #[test]
+    fn no_pause_is_zero() {
+        for pacing in [Pacing::fixed(MS(0)), Pacing::jitter(MS(0), MS(0)), Pacing::default()] {
+            assert!(pacing.next(1, 0.0).unwrap() >= MS(1));
+        }
+    }
+
+    #[test]
+    fn jitter_stays_in_its_range() {
+        let pacing = Pacing::jitter(MS(100), MS(300));
+        assert_eq!(pacing.next(1, 0.0), Some(MS(100)));
+        let most = pacing.next(1, 0.999_999).unwrap();
+        assert!(most > MS(399) && most < MS(400), "{most:?}");
+        assert_eq!(Pacing::jitter(Duration::MAX, Duration::MAX).next(1, 0.9), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn retries_end_where_they_are_told_to() {
+        let thrice = Pacing::fixed(MS(1)).max_retries(3);
+        assert!((1..=3).all(|retry| thrice.next(retry, 0.0).is_some()));
+        assert_eq!(thrice.next(4, 0.0), None);
+        assert_eq!(Pacing::fixed(MS(1)).max_retries(0).next(1, 0.0), None);
+        assert!(Pacing::fixed(MS(1)).next(u32::MAX, 0.0).is_some());
+    }
+}

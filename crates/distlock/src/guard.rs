@@ -1,0 +1,352 @@
+//! A lock that is held: it is renewed until it is released, dropped or lost.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::{How, Key, Outcome, Renewal, Standing};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{Grant, release, renew};
+use crate::keeper::hold::Hold;
+use crate::keeper::latch::End;
+use crate::keeper::{Keeper, LATE_MAX, RELEASE_MAX};
+use crate::options::Settings;
+use crate::{Error, Lease, Reason};
+
+/// A lock that is held.
+///
+/// A guard is held, then either lost or released, once and for good. While it is held, a background
+/// task renews it. It is `Send` and `'static`, and may be dropped anywhere, also outside a runtime.
+///
+/// **A lease can be lost** at any time: the process may be paused, the network cut, the store
+/// restarted. A guard knows this before anybody else can enter, as long as the program gets to run:
+/// [`is_held`](Self::is_held) compares the clock itself, and [`lost`](Self::lost) and
+/// [`cancellation`](Self::cancellation) fire by a timer of our own. What no lock can prevent is a
+/// pause between the check and the act; against that, pass [`fence`](Self::fence) to the resource
+/// and let it refuse smaller ones. See [`guarantees`](crate::guide::guarantees).
+///
+/// **Dropping releases in the background**: the lock is free about one round trip later. Use
+/// [`release`](Self::release) to know when, and whether it was still held.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{End, Locks};
+///
+/// let guard = Locks::memory().mutex("invoices")?.lock().await?;
+/// assert!(guard.is_held());
+/// println!("writing with fence {}", guard.fence());
+/// assert_eq!(guard.release().await?, End::Released);
+/// # Ok(()) }
+/// ```
+#[must_use = "the lock is released as soon as its guard is dropped"]
+pub struct Guard {
+    hold: Arc<Hold>,
+    keeper: Arc<Keeper>,
+    /// Nothing is left to release.
+    settled: bool,
+}
+
+impl Guard {
+    /// Keeps a grant from now on.
+    pub(crate) fn keep(
+        keeper: &Arc<Keeper>,
+        grant: &Grant,
+        settings: &Arc<Settings>,
+    ) -> Result<Self, Error> {
+        match keeper.hold(grant, settings) {
+            Ok(hold) => Ok(Self { hold, keeper: Arc::clone(keeper), settled: false }),
+            Err(error) => {
+                let now = keeper.clock.now();
+                keeper.leave(grant.claim.clone(), settings.lease(), now, grant.doubtful);
+                Err(error)
+            }
+        }
+    }
+
+    /// The key that is held.
+    pub fn key(&self) -> &Key {
+        &self.hold.claim.key
+    }
+
+    /// The fencing token: larger than that of every earlier holder of this key.
+    ///
+    /// Send it along with every write. A resource that remembers the largest one it has seen and
+    /// refuses smaller ones is safe even from a holder that does not know it has lost the lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let mutex = distlock::Locks::memory().mutex("ledger")?;
+    /// let first = mutex.lock().await?;
+    /// let fence = first.fence();
+    /// first.release().await?;
+    /// assert!(mutex.lock().await?.fence() > fence);
+    /// # Ok(()) }
+    /// ```
+    pub fn fence(&self) -> u64 {
+        self.hold.fence
+    }
+
+    /// True if the lock is held right now. Reads the clock; sends nothing.
+    pub fn is_held(&self) -> bool {
+        self.hold.state().is_ok()
+    }
+
+    /// How long the lock is sure to be held if no renewal succeeds from now on; zero if it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Why the lock was lost; none while it is held.
+    pub fn loss(&self) -> Option<Reason> {
+        self.watch().loss()
+    }
+
+    /// How long the acquisition took.
+    pub fn waited(&self) -> Duration {
+        self.hold.waited
+    }
+
+    /// How often the store was asked for it: 1 if it was free.
+    pub fn attempts(&self) -> u32 {
+        self.hold.attempts
+    }
+
+    /// Waits until the lock is lost, and says why. Never returns for a lock that is not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    /// use distlock::{Locks, Reason};
+    ///
+    /// let locks = Locks::memory().configure(|o| o.max_hold(Duration::from_millis(20)))?;
+    /// let guard = locks.mutex("shift")?.lock().await?;
+    /// assert_eq!(guard.lost().await, Reason::MaxHold);
+    /// # Ok(()) }
+    /// ```
+    pub async fn lost(&self) -> Reason {
+        match self.watch().ended().await {
+            End::Lost(reason) => reason,
+            // The guard exists, so nobody has released it.
+            End::Released => std::future::pending().await,
+        }
+    }
+
+    /// A token that is cancelled when the hold ends. [`Guard::watch`] tells how it ended.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.hold.ended.clone()
+    }
+
+    /// An observer of this hold that can outlive the guard and be cloned.
+    pub fn watch(&self) -> Watch {
+        Watch { hold: Arc::clone(&self.hold) }
+    }
+
+    /// Runs `work` as long as the lock is held; at loss `work` is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock was lost before `work` was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work`. The lock stays with the guard.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let guard = distlock::Locks::memory().mutex("import")?.lock().await?;
+    /// let rows = guard.run(async { 42 }).await?;
+    /// assert_eq!(rows, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            reason = self.lost() => Err(Error::Lost { key: self.key().clone(), reason }),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Releases the lock and tells the truth about it: [`End::Released`] if it was held until now,
+    /// [`End::Lost`] if it was not. Whoever waits next holds it when this returns.
+    ///
+    /// No renewal is sent any more once this was called, and the guard counts as released.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReleaseUncertain`] if the store could not be reached. The release is then repeated
+    /// in the background until it is acknowledged or the lease is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the release to the background, as dropping the guard does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let mutex = distlock::Locks::memory().mutex("report")?;
+    /// mutex.lock().await?.release().await?;
+    /// assert!(mutex.try_lock().await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(mut self) -> Result<End, Error> {
+        self.hold.end(End::Released);
+        self.keeper.forget(&self.hold.claim);
+        let how = How {
+            keep: self.hold.keep_until().since(self.keeper.clock.now()),
+            bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
+        };
+        let claim = self.hold.claim.clone();
+        let outcome = release(&*self.keeper.backend, claim, how, RELEASE_MAX).await;
+        self.settled = true;
+        match (outcome, self.loss()) {
+            (Err(source), _) => {
+                self.keeper.leave_hold(&self.hold);
+                Err(Error::ReleaseUncertain { key: self.key().clone(), source })
+            }
+            (Ok(_), Some(reason)) => Ok(End::Lost(reason)),
+            (Ok(Outcome::WasHeld), None) => {
+                self.hold.announce_release();
+                Ok(End::Released)
+            }
+            (Ok(_), None) => {
+                self.hold.announce_loss(Reason::Gone);
+                Ok(End::Lost(Reason::Gone))
+            }
+        }
+    }
+
+    /// Hands the hold over as plain data. It is not renewed any more: extend it, or give it to
+    /// [`Locks::adopt`](crate::Locks::adopt), here or in another process, before it ends.
+    pub fn into_lease(mut self) -> Lease {
+        let until = self.hold.state().unwrap_or_default();
+        let lease = Lease::new(&self.hold.claim, self.fence(), self.hold.settings.ttl, until);
+        self.keeper.forget(&self.hold.claim);
+        self.hold.end(End::Released);
+        self.settled = true;
+        lease
+    }
+
+    /// Runs `work` under the lock, then releases it; also if `work` panics or is cancelled.
+    pub(crate) async fn scope<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, Error> {
+        let key = self.key().clone();
+        let done = self.run(work(&self)).await?;
+        match self.release().await {
+            Ok(End::Lost(reason)) => Err(Error::Lost { key, reason }),
+            // The work was done while the lock was held; the release is repeated in the background.
+            Ok(End::Released) | Err(Error::ReleaseUncertain { .. }) => Ok(done),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lowers the weight without letting go.
+    pub(crate) async fn lower(self, weight: u32) -> Result<Self, Error> {
+        self.keeper.lower_weight(&self.hold.claim, weight);
+        let mut renewal = Renewal::hold(self.hold.claim.clone(), self.hold.settings.lease());
+        renewal.weight = Some(weight);
+        let sent_at = self.keeper.clock.now();
+        match renew(&*self.keeper.backend, renewal, RELEASE_MAX).await {
+            Ok(Standing::Held { .. }) => {
+                let settings = &self.hold.settings;
+                self.hold.extend(settings.validity.until(sent_at, settings.ttl));
+                Ok(self)
+            }
+            Ok(_) => {
+                self.hold.end(End::Lost(Reason::Gone));
+                Err(Error::Lost { key: self.key().clone(), reason: Reason::Gone })
+            }
+            // Still held with the old weight or the new: the next renewals carry the new one.
+            Err(fault) if fault.is_transient() => Ok(self),
+            Err(fault) => Err(Error::from_fault(fault)),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        if self.hold.end(End::Released) {
+            self.hold.announce_release();
+        }
+        let delayed = !self.hold.settings.lock_delay.is_zero();
+        match self.hold.state() {
+            // Closing has released it.
+            Err(End::Lost(Reason::Closed)) => {}
+            // A lost lease with a lock delay has to run out by itself.
+            Err(End::Lost(_)) if delayed => self.keeper.forget(&self.hold.claim),
+            _ => self.keeper.leave_hold(&self.hold),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("key", self.key())
+            .field("fence", &self.fence())
+            .field("state", &self.hold.valid_until().map(|_| "held"))
+            .finish_non_exhaustive()
+    }
+}
+
+/// An observer of a hold: whether it is held, and how it ended.
+#[derive(Clone)]
+pub struct Watch {
+    hold: Arc<Hold>,
+}
+
+impl Watch {
+    /// True if the lock is held right now.
+    pub fn is_held(&self) -> bool {
+        self.hold.state().is_ok()
+    }
+
+    /// How the hold ended; none while it is held.
+    pub fn end(&self) -> Option<End> {
+        self.hold.state().err()
+    }
+
+    /// Why the lock was lost; none while it is held and after a release.
+    pub fn loss(&self) -> Option<Reason> {
+        match self.end() {
+            Some(End::Lost(reason)) => Some(reason),
+            Some(End::Released) | None => None,
+        }
+    }
+
+    /// Waits until the hold ends, and says how.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{End, Locks};
+    ///
+    /// let guard = Locks::memory().mutex("k")?.lock().await?;
+    /// let watch = guard.watch();
+    /// drop(guard);
+    /// assert_eq!(watch.ended().await, End::Released);
+    /// # Ok(()) }
+    /// ```
+    pub async fn ended(&self) -> End {
+        loop {
+            if let Some(end) = self.end() {
+                return end;
+            }
+            self.hold.ended.cancelled().await;
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("end", &self.end()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,7 @@
+//! Pages to read before you choose, and before you trust.
+
+#[doc = include_str!("choosing.md")]
+pub mod choosing {}
+
+#[doc = include_str!("guarantees.md")]
+pub mod guarantees {}

@@ -1,0 +1,116 @@
+//! A granted claim as its guard, its watchers and the keeper share it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::{Claim, Clock, Moment};
+use tokio_util::sync::CancellationToken;
+
+use super::latch::{End, Latch};
+use crate::Reason;
+use crate::engine::Grant;
+use crate::observe::{Event, Observer};
+use crate::options::Settings;
+
+/// A granted claim and what became of it.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) claim: Claim,
+    pub(crate) fence: u64,
+    pub(crate) since: Moment,
+    pub(crate) waited: Duration,
+    pub(crate) attempts: u32,
+    pub(crate) settings: Arc<Settings>,
+    /// Some acquire of this claim was never answered and may still arrive.
+    pub(crate) doubtful: bool,
+    /// Cancelled when the hold ends, however it ends.
+    pub(crate) ended: CancellationToken,
+    latch: Latch,
+    clock: Arc<dyn Clock>,
+    observer: Arc<Observer>,
+}
+
+impl Hold {
+    pub(crate) fn new(
+        grant: &Grant,
+        settings: Arc<Settings>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<Observer>,
+    ) -> Self {
+        Self {
+            claim: grant.claim.clone(),
+            fence: grant.fence,
+            since: clock.now(),
+            waited: grant.waited,
+            attempts: grant.attempts,
+            settings,
+            doubtful: grant.doubtful,
+            ended: CancellationToken::new(),
+            latch: Latch::new(grant.until),
+            clock,
+            observer,
+        }
+    }
+
+    /// Valid until when, or ended how. Compares the clock itself, so that a runtime that is late
+    /// with its timers never makes anybody believe in a lease that is over.
+    pub(crate) fn state(&self) -> Result<Moment, End> {
+        let (state, just_expired) = self.latch.check(self.clock.now());
+        if just_expired && let Err(end) = state {
+            self.announce(end);
+        }
+        state
+    }
+
+    /// Valid until when as far as was told, without a look at the clock.
+    pub(crate) fn valid_until(&self) -> Result<Moment, End> {
+        self.latch.read()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.state().map_or(Duration::ZERO, |until| until.since(self.clock.now()))
+    }
+
+    /// A renewal was confirmed. False if it came too late to count.
+    pub(crate) fn extend(&self, until: Moment) -> bool {
+        self.latch.extend(until, self.clock.now())
+    }
+
+    /// Ends the hold; true if this call did.
+    pub(crate) fn end(&self, end: End) -> bool {
+        if end == End::Released {
+            // A hold whose time has passed was lost before anybody could release it.
+            let _ = self.state();
+        }
+        let ended = self.latch.end(end);
+        if ended {
+            self.announce(end);
+        }
+        ended
+    }
+
+    /// How much longer the key must stay taken, if it is released now.
+    pub(crate) fn keep_until(&self) -> Moment {
+        self.since.after(self.settings.hold_at_least)
+    }
+
+    /// The guard let go of it, as far as it knows while it held.
+    pub(crate) fn announce_release(&self) {
+        let (key, held) = (&self.claim.key, self.clock.now().since(self.since));
+        self.observer.emit(|| Event::Released { key: key.clone(), fence: self.fence, held });
+    }
+
+    pub(crate) fn announce_loss(&self, reason: Reason) {
+        let (key, fence) = (&self.claim.key, self.fence);
+        tracing::warn!(%key, fence, %reason, "lock lost");
+        self.observer.lost();
+        self.observer.emit(|| Event::Lost { key: key.clone(), fence, reason });
+    }
+
+    fn announce(&self, end: End) {
+        self.ended.cancel();
+        if let End::Lost(reason) = end {
+            self.announce_loss(reason);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! When to renew a held claim: a state machine without a clock of its own.
+
+use std::time::Duration;
+
+use distlock_core::Moment;
+
+use crate::Reason;
+use crate::options::Settings;
+
+/// The schedule of one held claim.
+///
+/// A claim is renewed at a fraction of its ttl after the last confirmed renewal was *sent*. A fault
+/// keeps the lease as it is and is retried, spaced, until the lease ends by our own clock.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    next: Moment,
+    /// When the hold must end, renewed or not.
+    ends: Option<Moment>,
+    every: Duration,
+    in_flight: bool,
+    faulted: bool,
+}
+
+/// What is to be done for a claim now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing before that moment.
+    Later(Moment),
+    /// Ask for a renewal.
+    Renew,
+    /// Tell the holder.
+    Lose(Reason),
+}
+
+impl Lease {
+    /// A claim granted at `since`, whose first renewal is wanted at `next`.
+    pub(super) fn new(settings: &Settings, since: Moment, next: Moment) -> Self {
+        let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
+        Self { next, ends, every: settings.renew_every, in_flight: false, faulted: false }
+    }
+
+    /// What to do at `now` for a claim that is valid until `until`.
+    pub(super) fn due(&self, now: Moment, until: Moment) -> Due {
+        if self.ends.is_some_and(|ends| ends <= now) {
+            return Due::Lose(Reason::MaxHold);
+        }
+        if until <= now {
+            return Due::Lose(if self.faulted { Reason::Unreachable } else { Reason::Expired });
+        }
+        if !self.in_flight && self.next <= now {
+            return Due::Renew;
+        }
+        let next = if self.in_flight { until } else { self.next.min(until) };
+        Due::Later(self.ends.map_or(next, |ends| ends.min(next)))
+    }
+
+    /// True if a renewal that goes out now anyway may take this claim along.
+    pub(super) fn can_join(&self, now: Moment) -> bool {
+        !self.in_flight && self.next <= now.after(self.every / 8)
+    }
+
+    /// How long to wait for the answer to a renewal.
+    pub(super) fn patience(&self, now: Moment, until: Moment) -> Duration {
+        (self.every / 2).max(Duration::from_millis(1)).min(until.since(now))
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.in_flight = true;
+    }
+
+    /// Whoever was to answer is gone.
+    pub(super) fn forgotten(&mut self) {
+        self.in_flight = false;
+    }
+
+    pub(super) fn confirmed(&mut self, sent_at: Moment) {
+        self.in_flight = false;
+        self.faulted = false;
+        self.next = sent_at.after(self.every);
+    }
+
+    /// Tries again after a pause: an outage of any length short of the lease is ridden out, and a
+    /// server that comes back is not met by a burst. True if this is the first fault in a row.
+    pub(super) fn failed(&mut self, now: Moment) -> bool {
+        self.in_flight = false;
+        self.next = now.after((self.every / 4).max(Duration::from_millis(1)));
+        !std::mem::replace(&mut self.faulted, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    const AT: fn(u64) -> Moment = |ms| Moment::from_micros(ms * 1000);
+
+    fn lease(ttl_ms: u64) -> Lease {
+        let options = Options::default().ttl(Duration::from_millis(ttl_ms)).renew_at(0.5);
+        let settings = options.check().unwrap();
+        Lease::new(&settings, AT(0), AT(0).after(settings.renew_every))
+    }
+
+    #[test]
+    fn a_claim_is_renewed_exactly_at_its_fraction() {
+        for ttl in [4, 1_000, 3_600_000] {
+            let lease = lease(ttl);
+            let almost = Moment::from_micros(ttl * 500 - 1);
+            assert_eq!(lease.due(almost, AT(ttl)), Due::Later(AT(ttl / 2)), "ttl {ttl}");
+            assert_eq!(lease.due(AT(ttl / 2), AT(ttl)), Due::Renew, "ttl {ttl}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_twice_while_an_answer_is_outstanding() {
+        let mut lease = lease(1_000);
+        lease.sent();
+        assert_eq!(lease.due(AT(700), AT(1_000)), Due::Later(AT(1_000)));
+        assert!(!lease.can_join(AT(700)));
+        assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(Reason::Expired));
+    }
+
+    #[test]
+    fn the_next_renewal_counts_from_the_send_of_the_last() {
+        let mut lease = lease(1_000);
+        lease.sent();
+        lease.confirmed(AT(500));
+        assert_eq!(lease.due(AT(600), AT(1_500)), Due::Later(AT(1_000)));
+    }
+
+    #[test]
+    fn faults_are_retried_spaced_until_the_lease_ends() {
+        let mut lease = lease(1_000);
+        let (mut now, mut tries) = (AT(500), 0);
+        loop {
+            match lease.due(now, AT(1_000)) {
+                Due::Renew => {
+                    lease.sent();
+                    assert_eq!(lease.failed(now), tries == 0);
+                    tries += 1;
+                }
+                Due::Later(next) => {
+                    assert!(next > now);
+                    now = next;
+                }
+                Due::Lose(reason) => {
+                    assert_eq!(reason, Reason::Unreachable);
+                    break;
+                }
+            }
+        }
+        assert_eq!(now, AT(1_000), "lost before or after the lease ended");
+        assert!((2..=8).contains(&tries), "{tries} tries");
+    }
+
+    #[test]
+    fn a_hold_ends_at_max_hold_with_a_reason_of_its_own() {
+        let options = Options::default().max_hold(Duration::from_millis(100));
+        let lease = Lease::new(&options.check().unwrap(), AT(0), AT(10_000));
+        assert_eq!(lease.due(AT(0), AT(30_000)), Due::Later(AT(100)));
+        assert_eq!(lease.due(AT(100), AT(30_000)), Due::Lose(Reason::MaxHold));
+    }
+}

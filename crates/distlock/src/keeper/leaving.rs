@@ -1,0 +1,99 @@
+//! A claim on its way out: released until the store has acknowledged it.
+
+use std::time::Duration;
+
+use distlock_core::{How, Moment};
+
+/// The pause after the first fault; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long to go on beyond the lease. After that the store has forgotten the claim by itself.
+const BEYOND: Duration = Duration::from_secs(60);
+
+/// How long an acquire that nobody waits for any more can still arrive at the store.
+pub(crate) const LATE_MAX: Duration = Duration::from_secs(60);
+
+/// The schedule of one release.
+#[derive(Clone, Debug)]
+pub(super) struct Leaving {
+    keep_until: Moment,
+    bury: Duration,
+    give_up: Moment,
+    next: Moment,
+    pause: Duration,
+    in_flight: bool,
+}
+
+impl Leaving {
+    /// Released from `now` on. The key stays taken until `keep_until`; the claim id is remembered
+    /// as dead if an acquire of it may still be on its way.
+    pub(super) fn new(now: Moment, lease: Duration, keep_until: Moment, doubtful: bool) -> Self {
+        Self {
+            keep_until,
+            bury: if doubtful { LATE_MAX } else { Duration::ZERO },
+            give_up: now.after(lease).after(BEYOND),
+            next: now,
+            pause: PAUSE_MIN,
+            in_flight: false,
+        }
+    }
+
+    /// When to send it; none while it is under way.
+    pub(super) fn next(&self) -> Option<Moment> {
+        (!self.in_flight).then_some(self.next)
+    }
+
+    /// The release as it has to be sent now.
+    pub(super) fn send(&mut self, now: Moment) -> How {
+        self.in_flight = true;
+        How { keep: self.keep_until.since(now), bury: self.bury }
+    }
+
+    /// Whoever was to answer is gone.
+    pub(super) fn forgotten(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// Not acknowledged. False if there is no point in going on.
+    pub(super) fn failed(&mut self, now: Moment) -> bool {
+        self.in_flight = false;
+        self.next = now.after(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        // The lost release may itself have been the first to arrive after a lost acquire.
+        self.bury = LATE_MAX;
+        self.next < self.give_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_repeated_until_the_lease_is_surely_over() {
+        let mut leaving =
+            Leaving::new(Moment::ORIGIN, Duration::from_secs(30), Moment::ORIGIN, false);
+        let mut tries = 0;
+        let now = loop {
+            let now = leaving.next().unwrap();
+            leaving.send(now);
+            tries += 1;
+            if !leaving.failed(now) {
+                break now;
+            }
+        };
+        assert!(now.as_micros() > 80_000_000 && now.as_micros() < 90_000_000, "{now:?}");
+        assert!(tries < 60, "{tries} tries");
+    }
+
+    #[test]
+    fn what_is_left_to_keep_shrinks_with_every_try() {
+        let at = Moment::from_micros(1_000_000);
+        let mut leaving = Leaving::new(Moment::ORIGIN, Duration::from_secs(1), at, true);
+        let how = leaving.send(Moment::ORIGIN);
+        assert_eq!(how, How { keep: Duration::from_secs(1), bury: LATE_MAX });
+        leaving.failed(Moment::ORIGIN);
+        assert_eq!(leaving.send(at).keep, Duration::ZERO);
+    }
+}

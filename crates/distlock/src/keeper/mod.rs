@@ -1,0 +1,316 @@
+//! The keeper: one task that looks after every claim in hand.
+//!
+//! It renews what is held, sends heartbeats for what waits, passes on pushes, and releases what was
+//! dropped. Callers share a [`Table`] with it and wake it only if something is due sooner than it
+//! would look by itself, so that taking and releasing a free lock costs no task switch.
+//!
+//! The task starts with the first acquisition, ends when nothing was in hand for a while, and is
+//! started again on the caller's runtime if its own has ended or stopped turning.
+
+pub(crate) mod hold;
+pub(crate) mod latch;
+mod lease;
+mod leaving;
+mod place;
+mod plan;
+mod table;
+mod task;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use distlock_core::{Backend, Claim, Clock, Fault, Moment, Waiting};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use self::hold::Hold;
+use self::latch::End;
+use self::lease::Lease;
+pub(crate) use self::leaving::LATE_MAX;
+use self::leaving::Leaving;
+use self::place::Place;
+use self::plan::Effect;
+pub(crate) use self::plan::{LastFault, Verdict, lock};
+use self::table::{Kind, Table, Waiter};
+use crate::engine::Grant;
+use crate::observe::{Event, Observer};
+use crate::options::Settings;
+use crate::{Error, Reason, Stats};
+
+/// How late the task may be before it counts as stuck: its runtime exists but does not turn.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a release may take, and how long `close` waits for the last of them.
+pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// The keeper as callers see it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observer: Arc<Observer>,
+    table: Mutex<Table>,
+    task: Mutex<Task>,
+    /// Something is due sooner than the task knows.
+    wake: Notify,
+    /// A claim has gone.
+    drained: Notify,
+    /// Acquisitions under way. While there are any, the task stays.
+    asking: AtomicUsize,
+    closed: CancellationToken,
+}
+
+/// The task, if one runs.
+#[derive(Debug, Default)]
+struct Task {
+    handle: Option<JoinHandle<()>>,
+    /// Counts the tasks; one that finds a newer number ends.
+    generation: u64,
+}
+
+impl Keeper {
+    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            backend,
+            clock,
+            observer: Arc::new(Observer::new()),
+            table: Mutex::default(),
+            task: Mutex::default(),
+            wake: Notify::new(),
+            drained: Notify::new(),
+            asking: AtomicUsize::new(0),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    pub(crate) async fn until_closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    /// Makes sure that a task is there to look after what is about to be asked for.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let mut task = lock(&self.task);
+        let now = self.clock.now();
+        let running = task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
+        let stuck = || now > self.table().wake_at.after(STUCK_AFTER);
+        if running && !stuck() {
+            return Ok(());
+        }
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        task.generation += 1;
+        let mut table = self.table();
+        table.revive(now);
+        table.wake_at = now;
+        drop(table);
+        // Listening begins before anything is asked, so that no push can be missed in between.
+        let pushes = self.backend.pushes();
+        let run = task::run(Arc::clone(self), task.generation, pushes);
+        task.handle = Some(runtime.spawn(run));
+        Ok(())
+    }
+
+    /// An acquisition begins; the task must not end before it does.
+    pub(crate) fn asking(&self) {
+        self.asking.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn asked(&self) {
+        if self.asking.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_closed() {
+            self.drained.notify_waiters();
+        }
+    }
+
+    /// Puts a claim under its timer and wakes the task if that is sooner than it would look.
+    fn keep(&self, table: &mut Table, claim: Claim, kind: Kind, at: Moment) {
+        table.insert(claim, kind, at);
+        if at < table.wake_at {
+            table.wake_at = at;
+            self.wake.notify_one();
+        }
+    }
+
+    /// Keeps a granted claim alive from now on.
+    pub(crate) fn hold(&self, grant: &Grant, settings: &Arc<Settings>) -> Result<Arc<Hold>, Error> {
+        let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
+        let hold = Arc::new(Hold::new(grant, Arc::clone(settings), clock, observer));
+        let lease = Lease::new(settings, hold.since, grant.renew_at);
+        let ends = settings.max_hold.map_or(grant.until, |max_hold| hold.since.after(max_hold));
+        let first = grant.renew_at.min(grant.until).min(ends);
+        let kind = Kind::Held { hold: Arc::clone(&hold), lease, weight: None };
+        let mut table = self.table();
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.keep(&mut table, grant.claim.clone(), kind, first);
+        Ok(hold)
+    }
+
+    /// Keeps a place in the queue alive; the verdict comes through the channel.
+    pub(crate) fn wait(
+        &self,
+        claim: Claim,
+        standing: Waiting,
+        sent_at: Moment,
+        settings: &Settings,
+        last_fault: LastFault,
+        patience: Duration,
+    ) -> Result<oneshot::Receiver<Verdict>, Error> {
+        let now = self.clock.now();
+        let place = Place::new(settings.wait.place, settings.validity, standing, sent_at, now);
+        let (reply, verdict) = oneshot::channel();
+        let mut table = self.table();
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        if let Some(fence) = table.take_early(claim.id, standing.ticket) {
+            let _ = reply.send(Verdict::Granted { fence, until: place.grant_until() });
+            return Ok(verdict);
+        }
+        let next = place.next().unwrap_or(now);
+        let kind = Kind::Waiting(Waiter { place, reply, last_fault, patience });
+        self.keep(&mut table, claim, kind, next);
+        Ok(verdict)
+    }
+
+    /// Takes a claim out of the keeper's hands: no renewal of it is sent from now on.
+    pub(crate) fn forget(&self, claim: &Claim) {
+        let mut table = self.table();
+        table.remove(&claim.id);
+        self.tell_if_drained(&table);
+    }
+
+    /// Releases a claim in the background until the store has acknowledged it. Never blocks, never
+    /// fails, and works outside a runtime: then the release goes out with the next use.
+    pub(crate) fn leave(
+        self: &Arc<Self>,
+        claim: Claim,
+        lease: Duration,
+        keep_until: Moment,
+        doubtful: bool,
+    ) {
+        let now = self.clock.now();
+        let leaving = Leaving::new(now, lease, keep_until, doubtful);
+        let mut table = self.table();
+        self.keep(&mut table, claim, Kind::Leaving(leaving), now);
+        // The task may be asleep until this very moment, and not know that this one is due.
+        self.wake.notify_one();
+        drop(table);
+        let _ = self.start();
+    }
+
+    /// Releases what a guard held.
+    pub(crate) fn leave_hold(self: &Arc<Self>, hold: &Hold) {
+        let lease = hold.settings.lease();
+        self.leave(hold.claim.clone(), lease, hold.keep_until(), hold.doubtful);
+    }
+
+    /// From now on every renewal of this claim lowers it to this weight.
+    pub(crate) fn lower_weight(&self, claim: &Claim, weight: u32) {
+        self.table().lower_weight(&claim.id, weight);
+    }
+
+    /// Ends everything: waiting calls fail, held locks are lost and released. Returns when the
+    /// store has acknowledged it all, or after [`RELEASE_MAX`] with an error.
+    pub(crate) async fn close(self: &Arc<Self>) -> Result<(), Error> {
+        self.closed.cancel();
+        let (waiters, holds) = {
+            let mut table = self.table();
+            let waiters = table.remove_waiters();
+            let holds: Vec<_> = table.entries().filter_map(held).collect();
+            (waiters, holds)
+        };
+        for waiter in waiters {
+            let _ = waiter.reply.send(Verdict::Closed);
+        }
+        for hold in holds {
+            hold.end(End::Lost(Reason::Closed));
+            self.leave_hold(&hold);
+        }
+        self.start()?;
+        match tokio::time::timeout(RELEASE_MAX, self.until_drained()).await {
+            Ok(()) => Ok(()),
+            Err(elapsed) => Err(self.undrained(elapsed)),
+        }
+    }
+
+    async fn until_drained(&self) {
+        loop {
+            let drained = self.drained.notified();
+            tokio::pin!(drained);
+            // Listening starts before the look, so that the last release cannot slip between them.
+            drained.as_mut().enable();
+            if self.asking.load(Ordering::SeqCst) == 0 && self.table().len() == 0 {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    fn undrained(&self, elapsed: tokio::time::error::Elapsed) -> Error {
+        let source = Fault::transient("release everything in time", elapsed);
+        match self.table().entries().next() {
+            Some(entry) => Error::ReleaseUncertain { key: entry.claim.key.clone(), source },
+            None => Error::Backend(source),
+        }
+    }
+
+    fn tell_if_drained(&self, table: &Table) {
+        if table.len() == 0 && self.is_closed() {
+            self.drained.notify_waiters();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.observer.count_into(&mut stats);
+        for entry in self.table().entries() {
+            match entry.kind {
+                Kind::Held { .. } => stats.held += 1,
+                Kind::Waiting(_) => stats.waiting += 1,
+                Kind::Leaving(_) => stats.releasing += 1,
+            }
+        }
+        let running = lock(&self.task).handle.as_ref().is_some_and(|task| !task.is_finished());
+        stats.tasks = usize::from(running);
+        stats
+    }
+
+    /// Tells holders and listeners what has happened.
+    fn announce(&self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Lost(hold, reason) => {
+                    hold.end(End::Lost(reason));
+                }
+                Effect::Renewed(hold, margin) => {
+                    self.observer.renewed();
+                    let (key, fence) = (&hold.claim.key, hold.fence);
+                    self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });
+                }
+                Effect::AtRisk(hold) => {
+                    let (key, fence, remaining) = (&hold.claim.key, hold.fence, hold.remaining());
+                    tracing::warn!(%key, fence, ?remaining, "renewal failed, will be repeated");
+                    self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining });
+                }
+            }
+        }
+    }
+}
+
+fn held(entry: &table::Entry) -> Option<Arc<Hold>> {
+    match &entry.kind {
+        Kind::Held { hold, .. } => Some(Arc::clone(hold)),
+        Kind::Waiting(_) | Kind::Leaving(_) => None,
+    }
+}

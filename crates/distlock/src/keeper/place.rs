@@ -1,0 +1,158 @@
+//! When to send a heartbeat for a waiting claim: a state machine without a clock of its own.
+
+use std::time::Duration;
+
+use distlock_core::{Moment, Ticket, Waiting};
+
+use crate::validity::Validity;
+
+/// The schedule of one place in a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The ticket last acknowledged. A push with any other is an echo of the past.
+    pub(super) ticket: Ticket,
+    place: Duration,
+    validity: Validity,
+    /// When the last request that was answered with this ticket was sent. A grant to this place
+    /// can only be later, so its validity may safely be counted from here.
+    acknowledged: Moment,
+    next: Moment,
+    in_flight: bool,
+}
+
+impl Place {
+    /// A place acknowledged by the answer to a request sent at `sent_at`, seen at `now`.
+    pub(super) fn new(
+        place: Duration,
+        validity: Validity,
+        standing: Waiting,
+        sent_at: Moment,
+        now: Moment,
+    ) -> Self {
+        let mut new = Self {
+            ticket: standing.ticket,
+            place,
+            validity,
+            acknowledged: sent_at,
+            next: sent_at,
+            in_flight: false,
+        };
+        new.confirmed(standing, sent_at, now);
+        new
+    }
+
+    /// When the next heartbeat is wanted; none while one is under way.
+    pub(super) fn next(&self) -> Option<Moment> {
+        (!self.in_flight).then_some(self.next)
+    }
+
+    /// True if a heartbeat that goes out now anyway may take this place along.
+    pub(super) fn can_join(&self, now: Moment) -> bool {
+        !self.in_flight && self.next <= now.after(self.interval() / 4)
+    }
+
+    /// Four heartbeats fit into the life of a place, so three can be lost.
+    pub(super) fn interval(&self) -> Duration {
+        self.place / 4
+    }
+
+    pub(super) fn span(&self) -> Duration {
+        self.place
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.in_flight = true;
+    }
+
+    /// Whoever was to answer is gone.
+    pub(super) fn forgotten(&mut self) {
+        self.in_flight = false;
+    }
+
+    pub(super) fn confirmed(&mut self, standing: Waiting, sent_at: Moment, now: Moment) {
+        self.in_flight = false;
+        self.ticket = standing.ticket;
+        self.acknowledged = sent_at;
+        self.next = sent_at.after(self.interval());
+        // The first in line also looks exactly when the holder's lease can end, because nobody
+        // else may be there to notice.
+        if standing.ahead == 0
+            && let Some(retry_after) = standing.retry_after
+        {
+            self.next = self.next.min(now.after(retry_after.max(Duration::from_millis(1))));
+        }
+    }
+
+    pub(super) fn failed(&mut self, now: Moment) {
+        self.in_flight = false;
+        self.next = now.after(self.interval() / 2);
+    }
+
+    /// Until when a grant to this place can be relied upon: what is left of the place.
+    pub(super) fn grant_until(&self) -> Moment {
+        self.validity.until(self.acknowledged, self.place)
+    }
+
+    /// Until when a claim that was found to hold by a heartbeat can rely on it: the heartbeat asked
+    /// for a place, not for a ttl.
+    pub(super) fn held_until(&self, sent_at: Moment) -> Moment {
+        self.validity.until(sent_at, self.place)
+    }
+
+    /// How long nothing was heard from the store.
+    pub(super) fn silent_for(&self, now: Moment) -> Duration {
+        now.since(self.acknowledged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: fn(u64) -> Moment = |ms| Moment::from_micros(ms * 1000);
+    const VALIDITY: Validity = Validity { drift: 0.01 };
+
+    fn standing(ahead: u64, retry_after_ms: Option<u64>) -> Waiting {
+        Waiting { ticket: 7, ahead, retry_after: retry_after_ms.map(Duration::from_millis) }
+    }
+
+    fn place(ahead: u64, retry_after_ms: Option<u64>) -> Place {
+        let span = Duration::from_secs(4);
+        Place::new(span, VALIDITY, standing(ahead, retry_after_ms), AT(100), AT(110))
+    }
+
+    #[test]
+    fn heartbeats_go_out_four_times_a_place_counted_from_the_send() {
+        assert_eq!(place(1, Some(200)).next(), Some(AT(1_100)));
+        assert_eq!(place(0, Some(9_000)).next(), Some(AT(1_100)));
+    }
+
+    #[test]
+    fn the_first_in_line_looks_when_the_lease_ahead_can_end() {
+        assert_eq!(place(0, Some(200)).next(), Some(AT(310)));
+        assert_eq!(place(0, Some(0)).next(), Some(AT(111)), "never a hot loop");
+        assert_eq!(place(0, None).next(), Some(AT(1_100)));
+    }
+
+    #[test]
+    fn a_grant_counts_from_the_last_acknowledged_send() {
+        let mut place = place(1, None);
+        assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2));
+        place.sent();
+        assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2), "a mere send proves nothing");
+        place.failed(AT(2_000));
+        assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2));
+        place.confirmed(standing(0, None), AT(2_500), AT(2_600));
+        assert_eq!(place.grant_until(), AT(2_500 + 4_000 - 40 - 2));
+    }
+
+    #[test]
+    fn one_heartbeat_at_a_time() {
+        let mut place = place(1, None);
+        place.sent();
+        assert_eq!(place.next(), None);
+        assert!(!place.can_join(AT(9_999)));
+        place.failed(AT(2_000));
+        assert_eq!(place.next(), Some(AT(2_500)));
+    }
+}

@@ -1,0 +1,147 @@
+//! The one background task: does what the table says is due, and tells it what came back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use distlock_core::{Claim, Fault, How, Push, Renewal, Standing, Streaming, Target};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::plan::{Asked, Plan};
+use super::{Keeper, RELEASE_MAX, lock};
+
+/// How many held claims go into one call. A store that runs it as one script is blocked for it.
+const RENEWALS_MAX: usize = 100;
+
+/// How many waiting claims go into one call. A driver sends one heartbeat per key for them all.
+const HEARTBEATS_MAX: usize = 10_000;
+
+type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+
+/// Looks after the claims until there are none, or until another task has taken over.
+pub(super) async fn run(
+    keeper: Arc<Keeper>,
+    generation: u64,
+    mut pushes: Streaming<'static, Push>,
+) {
+    let mut calls = Calls::new();
+    let mut listening = true;
+    while let Some(plan) = next_plan(&keeper, generation, calls.is_empty()) {
+        let now = keeper.clock.now();
+        let wake_at = plan.wake_at;
+        carry_out(&keeper, plan, &calls);
+        tokio::select! {
+            push = pushes.next(), if listening => match push {
+                Some(push) => pushed(&keeper, push),
+                None => listening = false,
+            },
+            Some(()) = calls.next(), if !calls.is_empty() => {}
+            () = keeper.wake.notified() => {}
+            () = tokio::time::sleep(wake_at.since(now)) => {}
+        }
+    }
+}
+
+/// What is due now; none if the task shall end.
+fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
+    // The task's own lock comes first, as in `start`: either that sees us running, or we see what
+    // it is about to do.
+    let mut task = lock(&keeper.task);
+    if task.generation != generation {
+        return None;
+    }
+    let busy = !no_calls || keeper.asking.load(Ordering::SeqCst) > 0;
+    let plan = keeper.table().plan(keeper.clock.now(), keeper.clock.nap(), busy);
+    if plan.stop {
+        task.handle = None;
+        return None;
+    }
+    Some(plan)
+}
+
+/// Starts the calls of a plan. They run side by side, so a slow one delays no other.
+fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
+    keeper.announce(plan.effects);
+    let patience = plan.renewal_patience.unwrap_or_default();
+    for batch in chunks(plan.renewals, RENEWALS_MAX) {
+        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Ttl, patience)));
+    }
+    let mut heartbeats = plan.heartbeats;
+    heartbeats.sort_unstable_by(|a, b| a.claim.cmp(&b.claim));
+    let patience = plan.heartbeat_patience.unwrap_or_default();
+    for batch in chunks(heartbeats, HEARTBEATS_MAX) {
+        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Place, patience)));
+    }
+    for (claim, how) in plan.releases {
+        calls.push(Box::pin(release(Arc::clone(keeper), claim, how)));
+    }
+}
+
+fn chunks(all: Vec<Renewal>, most: usize) -> Vec<Vec<Renewal>> {
+    if all.is_empty() {
+        return Vec::new();
+    }
+    if all.len() <= most {
+        return vec![all];
+    }
+    all.chunks(most).map(<[Renewal]>::to_vec).collect()
+}
+
+/// Renews a batch and reports each answer as it comes; whoever was not answered in time is
+/// reported as a fault.
+async fn renew(keeper: Arc<Keeper>, batch: Vec<Renewal>, asked: Asked, patience: Duration) {
+    let sent_at = keeper.clock.now();
+    let mut unanswered = vec![true; batch.len()];
+    let report = |index: usize, answer: Result<Standing, Fault>| {
+        let Some(renewal) = batch.get(index) else { return };
+        let now = keeper.clock.now();
+        let effects = keeper.table().answered(renewal.claim.id, asked, sent_at, now, answer);
+        keeper.announce(effects);
+    };
+    let listen = async {
+        let mut answers = keeper.backend.renew(&batch);
+        while let Some((index, answer)) = answers.next().await {
+            if let Some(waits) = unanswered.get_mut(index) {
+                *waits = false;
+            }
+            report(index, answer);
+        }
+    };
+    let silence = match tokio::time::timeout(patience, listen).await {
+        Ok(()) => Fault::transient("renew", "the backend did not answer for this claim"),
+        Err(elapsed) => Fault::transient("renew in time", elapsed),
+    };
+    for (index, _) in unanswered.iter().enumerate().filter(|(_, waits)| **waits) {
+        report(index, Err(silence.clone()));
+    }
+}
+
+async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
+    let id = claim.id;
+    let target = Target::Claim(claim);
+    let call = keeper.backend.release(&target, how);
+    let answer = match tokio::time::timeout(RELEASE_MAX, call).await {
+        Ok(answer) => answer.map(|_| ()),
+        Err(elapsed) => Err(Fault::transient("release in time", elapsed)),
+    };
+    if let Err(fault) = &answer {
+        tracing::warn!(key = %target.key(), %fault, "release not acknowledged");
+    }
+    let mut table = keeper.table();
+    table.released(id, keeper.clock.now(), &answer);
+    keeper.tell_if_drained(&table);
+}
+
+fn pushed(keeper: &Keeper, push: Push) {
+    match push {
+        Push::Granted { id, ticket, fence } => keeper.table().granted(id, ticket, fence),
+        Push::Broken { id } => {
+            let effects = keeper.table().broken(id);
+            keeper.announce(effects);
+        }
+        // Messages of a later version are hints that we do not know how to use.
+        _ => {}
+    }
+}

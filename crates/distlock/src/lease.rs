@@ -1,0 +1,356 @@
+//! A hold as plain data, for those who keep it themselves.
+
+use std::time::Duration;
+
+use distlock_core::{Claim, ClaimId, How, Key, Moment, Outcome, Renewal, Standing};
+
+use crate::engine::{Limit, release, renew};
+use crate::keeper::RELEASE_MAX;
+use crate::lock::Lock;
+use crate::options::Options;
+use crate::{End, Error, Reason};
+
+/// A hold as plain data: nobody renews it, and dropping it releases nothing.
+///
+/// With the feature `serde` a lease can be written down, handed to another process and adopted
+/// there. It contains the claim id: whoever has the lease can extend and release it.
+#[derive(Clone, Debug)]
+#[must_use = "nobody renews or releases a lease but its owner"]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Written", into = "Written"))]
+pub struct Lease {
+    key: Key,
+    id: ClaimId,
+    fence: u64,
+    ttl: Duration,
+    valid_until: Moment,
+}
+
+impl Lease {
+    pub(crate) fn new(claim: &Claim, fence: u64, ttl: Duration, valid_until: Moment) -> Self {
+        Self { key: claim.key.clone(), id: claim.id, fence, ttl, valid_until }
+    }
+
+    /// The key that is held.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The secret that extends and releases the lease.
+    pub fn id(&self) -> ClaimId {
+        self.id
+    }
+
+    /// The fencing token.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// How long each grant or extension lasts.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::new(self.key.clone(), self.id)
+    }
+}
+
+/// A lease as it is written down. Its end is not part of it: clocks of two machines, or of two
+/// boots, cannot be compared, so a lease that was read counts as ended until it is extended.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    key: String,
+    id: String,
+    fence: u64,
+    ttl_ms: u64,
+}
+
+#[cfg(feature = "serde")]
+impl From<Lease> for Written {
+    fn from(lease: Lease) -> Self {
+        Self {
+            key: lease.key.to_string(),
+            id: lease.id.reveal(),
+            fence: lease.fence,
+            ttl_ms: u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Written> for Lease {
+    type Error = distlock_core::Invalid;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let claim = Claim::new(Key::new(written.key)?, written.id.parse()?);
+        let ttl = Duration::from_millis(written.ttl_ms);
+        Ok(Self::new(&claim, written.fence, ttl, Moment::ORIGIN))
+    }
+}
+
+/// The leases of one key: every verb is one call, and nothing happens in the background but the
+/// heartbeats of a call that waits.
+///
+/// For programs that keep locks themselves: services that answer for others, scripts, hand-over
+/// between processes. Everybody else wants a [`Mutex`](crate::Mutex).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::{End, Locks};
+///
+/// let locks = Locks::memory();
+/// let leases = locks.lease("batch")?;
+/// let mut lease = leases.acquire().await?;
+/// leases.extend(&mut lease).await?;
+/// assert_eq!(leases.release(&lease).await?, End::Released);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Leases {
+    lock: Lock,
+}
+
+impl Leases {
+    pub(crate) fn new(lock: Lock) -> Self {
+        Self { lock }
+    }
+
+    /// Changes the options of these leases.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`], naming the option that is out of range.
+    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        Ok(Self { lock: self.lock.configure(change)? })
+    }
+
+    /// How long the lease is sure to last by this machine's clock; zero if it has ended.
+    pub fn remaining(&self, lease: &Lease) -> Duration {
+        lease.valid_until.since(self.lock.keeper.clock.now())
+    }
+
+    /// Acquires, waiting up to `max_wait`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue and gives back what was granted meanwhile.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.acquire().await?;
+    /// assert!(leases.try_acquire().await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire(&self) -> Result<Lease, Error> {
+        self.take(None, self.lock.limit()).await
+    }
+
+    /// Acquires if it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`] if it is not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives back what was granted meanwhile.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let lease = distlock::Locks::memory().lease("batch")?.try_acquire().await?;
+    /// # let _ = lease;
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire(&self) -> Result<Lease, Error> {
+        self.take(None, Limit::Once).await
+    }
+
+    /// Acquires, waiting at most this long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] if it is still held then.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.try_acquire_for(Duration::from_millis(10)).await?;
+    /// # let _ = lease;
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire_for(&self, max_wait: Duration) -> Result<Lease, Error> {
+        self.take(None, Limit::from_max_wait(Some(max_wait))).await
+    }
+
+    /// Acquires under a claim id of the caller's, waiting up to `max_wait`. Asking again under the
+    /// same id gets the same lease, so a caller that lost the answer can simply repeat the call.
+    ///
+    /// The id must be unguessable and serve one acquisition only.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire). After a transient [`Error::Backend`] the id may hold or not:
+    /// ask again, or release it. [`Error::NotHeld`] if the id was given up before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future, or running into a timeout, gives the id up for good.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::ClaimId;
+    ///
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let id: ClaimId = "0123456789abcdef0123456789abcdef".parse()?;
+    /// let first = leases.acquire_as(id).await?;
+    /// let again = leases.acquire_as(id).await?;
+    /// assert_eq!(first.fence(), again.fence());
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_as(&self, id: ClaimId) -> Result<Lease, Error> {
+        self.take(Some(id), self.lock.limit()).await
+    }
+
+    /// Acquires under a claim id of the caller's, if the key is free. See
+    /// [`acquire_as`](Self::acquire_as).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Held`] if it is not free.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the id up for good.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.try_acquire_as("0123456789abcdef0123456789abcdef".parse()?).await?;
+    /// # let _ = lease;
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_acquire_as(&self, id: ClaimId) -> Result<Lease, Error> {
+        self.take(Some(id), Limit::Once).await
+    }
+
+    /// Extends a lease to the full ttl from now. Never shortens it, never acquires, never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if the lease is over. After any other error the lease is as it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease as it was, or extended at the store.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let mut lease = leases.acquire().await?;
+    /// leases.extend(&mut lease).await?;
+    /// leases.release(&lease).await?;
+    /// assert!(leases.extend(&mut lease).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn extend(&self, lease: &mut Lease) -> Result<(), Error> {
+        let (keeper, settings) = (&self.lock.keeper, &self.lock.settings);
+        let sent_at = keeper.clock.now();
+        let renewal = Renewal::hold(self.claim(lease)?, settings.lease());
+        match renew(&*keeper.backend, renewal, RELEASE_MAX).await {
+            Ok(Standing::Held { fence }) => {
+                let until = settings.validity.until(sent_at, settings.ttl);
+                lease.valid_until = lease.valid_until.max(until);
+                lease.fence = fence;
+                lease.ttl = settings.ttl;
+                Ok(())
+            }
+            Ok(_) => Err(Error::NotHeld { key: lease.key.clone() }),
+            Err(fault) => Err(Error::from_fault(fault)),
+        }
+    }
+
+    /// Extends what `id` holds, or acquires under it if it holds nothing, waiting up to `max_wait`.
+    /// A hold that exists is never dropped, whatever happens to this call.
+    ///
+    /// # Errors
+    ///
+    /// As [`extend`](Self::extend) and [`acquire_as`](Self::acquire_as).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves a hold that existed before; one that did not is given up.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let id = "0123456789abcdef0123456789abcdef".parse()?;
+    /// let lease = leases.acquire_or_extend(id).await?;
+    /// assert_eq!(leases.acquire_or_extend(id).await?.fence(), lease.fence());
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_or_extend(&self, id: ClaimId) -> Result<Lease, Error> {
+        let claim = Claim::new(self.lock.key.clone(), id);
+        let mut lease = Lease::new(&claim, 0, self.lock.settings.ttl, Moment::ORIGIN);
+        match self.extend(&mut lease).await {
+            Ok(()) => Ok(lease),
+            Err(Error::NotHeld { .. }) => self.acquire_as(id).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Releases a lease: [`End::Released`] if it was held until now, [`End::Lost`] if it was not.
+    /// Releasing again is harmless and answers [`End::Lost`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReleaseUncertain`] if the store could not be reached: repeat it, or let it expire.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease released or not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::End;
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.acquire().await?;
+    /// assert_eq!(leases.release(&lease).await?, End::Released);
+    /// assert!(matches!(leases.release(&lease).await?, End::Lost(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn release(&self, lease: &Lease) -> Result<End, Error> {
+        let keeper = &self.lock.keeper;
+        let claim = self.claim(lease)?;
+        match release(&*keeper.backend, claim, How::default(), RELEASE_MAX).await {
+            Ok(Outcome::WasHeld) => Ok(End::Released),
+            Ok(_) => Ok(End::Lost(Reason::Gone)),
+            Err(source) => Err(Error::ReleaseUncertain { key: lease.key.clone(), source }),
+        }
+    }
+
+    async fn take(&self, id: Option<ClaimId>, limit: Limit) -> Result<Lease, Error> {
+        let grant = self.lock.lease(id, limit).await?;
+        Ok(Lease::new(&grant.claim, grant.fence, self.lock.settings.ttl, grant.until))
+    }
+
+    /// The claim behind a lease, if it is one of this key.
+    fn claim(&self, lease: &Lease) -> Result<Claim, Error> {
+        if lease.key != self.lock.key {
+            return Err(Error::NotHeld { key: self.lock.key.clone() });
+        }
+        Ok(lease.claim())
+    }
+}

@@ -1,0 +1,342 @@
+//! The front door: locks on one backend.
+
+use std::sync::Arc;
+
+use distlock_core::{
+    Backend, Capabilities, Clock, Cursor, Health, How, Outcome, Page, Renewal, Snapshot, Standing,
+    Streaming, Target,
+};
+
+use crate::backends::Memory;
+use crate::clock::BootClock;
+use crate::engine::{Grant, renew};
+use crate::keeper::{Keeper, LATE_MAX, RELEASE_MAX};
+use crate::lock::Lock;
+use crate::observe::{Event, Stats};
+use crate::options::{Options, Settings};
+use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Semaphore};
+
+/// Locks on one backend. Cheap to clone; clones share everything.
+///
+/// One background task looks after all locks of a `Locks`, however many they are: it renews what is
+/// held, keeps places in queues, and releases what was dropped. It runs on the tokio runtime of the
+/// first call that needs it, and is gone when nothing is in hand.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// use distlock::Locks;
+///
+/// let locks = Locks::memory();
+/// let guard = locks.mutex("deploy/prod")?.lock().await?;
+/// println!("deploying with fence {}", guard.fence());
+/// guard.release().await?;
+/// locks.close().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locks {
+    keeper: Arc<Keeper>,
+    settings: Arc<Settings>,
+}
+
+impl Locks {
+    /// Locks on a backend. Give every `Locks` a backend value of its own: one value is one client
+    /// of the store.
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self::with_clock(backend, Arc::new(BootClock))
+    }
+
+    /// Locks whose leases are measured by a clock of one's own.
+    pub fn with_clock(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
+        Self { keeper: Keeper::new(backend, clock), settings: Settings::default_checked() }
+    }
+
+    /// Locks inside this process: for tests, and for programs that may grow beyond it.
+    pub fn memory() -> Self {
+        Self::new(Arc::new(Memory::new()))
+    }
+
+    /// The same locks with other options. Locks made before keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`], naming the option that is out of range.
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        let settings = self.settings.configure(change)?;
+        Ok(Self { keeper: Arc::clone(&self.keeper), settings })
+    }
+
+    /// What the backend can do.
+    pub fn capabilities(&self) -> Capabilities {
+        self.keeper.backend.capabilities()
+    }
+
+    /// One holder at a time. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the key is empty or longer than 512 bytes.
+    pub fn mutex<K>(&self, key: K) -> Result<Mutex, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Mutex::new(self.lock(key)?))
+    }
+
+    /// Many readers or one writer. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the key is empty or longer than 512 bytes.
+    pub fn rwlock<K>(&self, key: K) -> Result<RwLock, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(RwLock::new(self.lock(key)?))
+    }
+
+    /// A mutex that its owner may enter again. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the key is empty or longer than 512 bytes.
+    pub fn reentrant<K>(&self, key: K) -> Result<ReentrantMutex, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(ReentrantMutex::new(self.lock(key)?))
+    }
+
+    /// At most `permits` holders at once. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the key is empty or too long, or `permits` is zero.
+    pub fn semaphore<K>(&self, key: K, permits: u32) -> Result<Semaphore, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Semaphore::new(self.lock(key)?, permits)
+    }
+
+    /// Holds as plain data, kept by the caller. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the key is empty or longer than 512 bytes.
+    pub fn lease<K>(&self, key: K) -> Result<Leases, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(Leases::new(self.lock(key)?))
+    }
+
+    fn lock<K>(&self, key: K) -> Result<Lock, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let (keeper, settings) = (Arc::clone(&self.keeper), Arc::clone(&self.settings));
+        Ok(Lock { keeper, settings, key: key.try_into()? })
+    }
+
+    /// Takes over a lease, from this process or another: it is extended to the full ttl and kept
+    /// alive from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if the lease is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease with whoever has it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let lease = locks.mutex("migration")?.lock().await?.into_lease();
+    /// let guard = locks.adopt(&lease).await?;
+    /// assert_eq!(guard.fence(), lease.fence());
+    /// # Ok(()) }
+    /// ```
+    pub async fn adopt(&self, lease: &Lease) -> Result<Guard, Error> {
+        if self.keeper.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.keeper.start()?;
+        let (keeper, settings) = (&self.keeper, &self.settings);
+        let sent_at = keeper.clock.now();
+        let renewal = Renewal::hold(lease.claim(), settings.lease());
+        let standing = renew(&*keeper.backend, renewal, RELEASE_MAX).await;
+        let fence = match standing.map_err(Error::from_fault)? {
+            Standing::Held { fence } => fence,
+            _ => return Err(Error::NotHeld { key: lease.key().clone() }),
+        };
+        let until = settings.validity.until(sent_at, settings.ttl);
+        let now = keeper.clock.now();
+        if until <= now {
+            let (key, reason) = (lease.key().clone(), crate::Reason::TooSlow);
+            return Err(Error::Lost { key, reason });
+        }
+        let grant = Grant {
+            claim: lease.claim(),
+            fence,
+            until,
+            renew_at: sent_at.after(settings.renew_every),
+            waited: now.since(sent_at),
+            attempts: 1,
+            doubtful: false,
+        };
+        Guard::keep(keeper, &grant, settings)
+    }
+
+    /// Looks at one key: who holds it, who waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a bad key, [`Error::Backend`] if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory().configure(|o| o.owner("ci-7").reason("release 1.9"))?;
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// let seen = locks.inspect("deploy").await?;
+    /// assert_eq!(seen.holders[0].owner.as_str(), "ci-7");
+    /// # Ok(()) }
+    /// ```
+    pub async fn inspect<K>(&self, key: K) -> Result<Snapshot, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let key = key.try_into()?;
+        self.keeper.backend.inspect(&key).await.map_err(Error::from_fault)
+    }
+
+    /// Looks at the keys that begin with `prefix` and are held or waited for, page by page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let guard = locks.mutex("deploy/prod")?.lock().await?;
+    /// assert_eq!(locks.list("deploy/", None).await?.locks.len(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn list(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Error> {
+        self.keeper.backend.list(prefix, cursor).await.map_err(Error::from_fault)
+    }
+
+    /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
+    /// told ([`Reason::Broken`](crate::Reason::Broken)), now or at its next renewal, but cannot be
+    /// stopped: make sure that it no longer works, or that the resource checks fences.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if nobody holds the key under this fence any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the hold broken or not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// locks.break_hold("deploy", guard.fence()).await?;
+    /// assert_eq!(guard.lost().await, distlock::Reason::Broken);
+    /// # Ok(()) }
+    /// ```
+    pub async fn break_hold<K>(&self, key: K, fence: u64) -> Result<(), Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let target = Target::Fence { key: key.try_into()?, fence };
+        let how = How { bury: LATE_MAX, ..How::default() };
+        let outcome = self.keeper.backend.release(&target, how).await;
+        match outcome.map_err(Error::from_fault)? {
+            Outcome::WasHeld => Ok(()),
+            _ => Err(Error::NotHeld { key: target.key().clone() }),
+        }
+    }
+
+    /// Looks at the store itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if it cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let health = distlock::Locks::memory().probe().await?;
+    /// assert!(!health.persistent);
+    /// # Ok(()) }
+    /// ```
+    pub async fn probe(&self) -> Result<Health, Error> {
+        self.keeper.backend.probe().await.map_err(Error::from_fault)
+    }
+
+    /// What is in hand and what has happened so far.
+    pub fn stats(&self) -> Stats {
+        self.keeper.stats()
+    }
+
+    /// What happens from now on, as a stream. A listener that is too slow misses events and is told
+    /// how many; the locks never wait for it.
+    pub fn events(&self) -> Streaming<'static, Event> {
+        self.keeper.observer.stream()
+    }
+
+    /// What happens from now on, as calls. The callback runs where the event happens: it must be
+    /// quick and must not block.
+    pub fn on_event(&self, callback: impl Fn(&Event) + Send + Sync + 'static) {
+        self.keeper.observer.call(Box::new(callback));
+    }
+
+    /// Ends all locks of this `Locks` and its clones: calls that wait fail with [`Error::Closed`],
+    /// guards are lost ([`Reason::Closed`](crate::Reason::Closed)) and released, and dropped ones
+    /// are waited for. Stop the work that they protect first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReleaseUncertain`] if the store did not acknowledge everything within 5 s; what is
+    /// left ends with its lease. [`Error::NoRuntime`] outside a tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the locks closed; the releases go on in the background.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// locks.close().await?;
+    /// assert!(!guard.is_held());
+    /// assert!(locks.inspect("deploy").await?.is_free());
+    /// # Ok(()) }
+    /// ```
+    pub async fn close(&self) -> Result<(), Error> {
+        self.keeper.close().await
+    }
+}

@@ -1,0 +1,187 @@
+//! What happens to the locks, for those who want to know: counters, a stream, callbacks.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use distlock_core::{Key, Streaming};
+use futures_util::stream;
+use tokio::sync::broadcast;
+
+use crate::Reason;
+
+/// How many events a listener may fall behind before it misses some.
+const EVENTS_MAX: usize = 1024;
+
+/// Something that happened to a lock of this [`Locks`](crate::Locks).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A lock was acquired.
+    Granted {
+        /// The key.
+        key: Key,
+        /// The fencing token.
+        fence: u64,
+        /// How long it took.
+        waited: Duration,
+    },
+    /// A renewal was confirmed.
+    Renewed {
+        /// The key.
+        key: Key,
+        /// The fencing token.
+        fence: u64,
+        /// How much of the old lease was left: the early warning if it shrinks.
+        margin: Duration,
+    },
+    /// A renewal failed; it is repeated until the lease ends.
+    AtRisk {
+        /// The key.
+        key: Key,
+        /// The fencing token.
+        fence: u64,
+        /// How much of the lease is left.
+        remaining: Duration,
+    },
+    /// A lock was lost.
+    Lost {
+        /// The key.
+        key: Key,
+        /// The fencing token.
+        fence: u64,
+        /// Why.
+        reason: Reason,
+    },
+    /// A guard was released or dropped.
+    Released {
+        /// The key.
+        key: Key,
+        /// The fencing token.
+        fence: u64,
+        /// How long it was held.
+        held: Duration,
+    },
+    /// A waiter was too slow with its heartbeats and queues again at the end.
+    PlaceLost {
+        /// The key.
+        key: Key,
+    },
+    /// The listener was too slow and missed this many events.
+    Missed(u64),
+}
+
+/// What a [`Locks`](crate::Locks) has in hand and what it has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Locks held and renewed now.
+    pub held: usize,
+    /// Calls waiting in a queue now.
+    pub waiting: usize,
+    /// Releases on their way: dropped guards and abandoned calls.
+    pub releasing: usize,
+    /// Background tasks: one while anything is in hand, none otherwise.
+    pub tasks: usize,
+    /// Grants since the beginning.
+    pub grants: u64,
+    /// Confirmed renewals since the beginning.
+    pub renewals: u64,
+    /// Losses since the beginning.
+    pub losses: u64,
+    /// Places in a queue lost since the beginning.
+    pub places_lost: u64,
+}
+
+type Callback = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// Counts events and passes them on. Costs next to nothing while nobody listens.
+pub(crate) struct Observer {
+    sender: broadcast::Sender<Event>,
+    callbacks: Mutex<Vec<Arc<Callback>>>,
+    any_callback: AtomicBool,
+    grants: AtomicU64,
+    renewals: AtomicU64,
+    losses: AtomicU64,
+    places_lost: AtomicU64,
+}
+
+impl Observer {
+    pub(crate) fn new() -> Self {
+        Self {
+            sender: broadcast::channel(EVENTS_MAX).0,
+            callbacks: Mutex::default(),
+            any_callback: AtomicBool::new(false),
+            grants: AtomicU64::new(0),
+            renewals: AtomicU64::new(0),
+            losses: AtomicU64::new(0),
+            places_lost: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn granted(&self) {
+        self.grants.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn renewed(&self) {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn place_lost(&self) {
+        self.places_lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_into(&self, stats: &mut Stats) {
+        stats.grants = self.grants.load(Ordering::Relaxed);
+        stats.renewals = self.renewals.load(Ordering::Relaxed);
+        stats.losses = self.losses.load(Ordering::Relaxed);
+        stats.places_lost = self.places_lost.load(Ordering::Relaxed);
+    }
+
+    /// Passes an event on; it is only made if somebody listens.
+    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
+        let streamed = self.sender.receiver_count() > 0;
+        let called = self.any_callback.load(Ordering::Acquire);
+        if !streamed && !called {
+            return;
+        }
+        let event = event();
+        if called {
+            let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            for callback in callbacks {
+                callback(&event);
+            }
+        }
+        if streamed {
+            // Every listener may have gone since; then nobody misses it.
+            let _ = self.sender.send(event);
+        }
+    }
+
+    pub(crate) fn call(&self, callback: Callback) {
+        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.push(Arc::new(callback));
+        self.any_callback.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stream(&self) -> Streaming<'static, Event> {
+        Box::pin(stream::unfold(self.sender.subscribe(), |mut receiver| async move {
+            match receiver.recv().await {
+                Ok(event) => Some((event, receiver)),
+                Err(broadcast::error::RecvError::Lagged(n)) => Some((Event::Missed(n), receiver)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        }))
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}

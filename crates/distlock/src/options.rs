@@ -1,0 +1,334 @@
+//! What a user may choose, and the check at the door.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use distlock_core::{Invalid, Label, TTL_MAX, TTL_MIN, Wait};
+
+use crate::engine::pacing::Pacing;
+use crate::validity::Validity;
+
+/// The shortest place: four heartbeats and a margin have to fit.
+const PLACE_MIN: Duration = Duration::from_millis(50);
+
+/// The choices behind a lock. Chain the setters; every one has a default that suits most.
+///
+/// Options are set through [`Locks::configure`](crate::Locks::configure), or `configure` on a
+/// single lock, which check them all at once and refuse a bad one by name.
+///
+/// ```
+/// use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let locks = distlock::Locks::memory();
+/// let short = Duration::from_secs(5);
+/// let quick = locks.configure(|o| o.ttl(short).max_wait(short))?;
+/// let guard = quick.mutex("report")?.lock().await?;
+/// assert!(guard.remaining() <= Duration::from_secs(5));
+///
+/// let refused = locks.configure(|o| o.ttl(Duration::ZERO)).unwrap_err();
+/// assert!(refused.to_string().contains("ttl"));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until they are passed to configure"]
+pub struct Options {
+    ttl: Duration,
+    max_wait: Option<Duration>,
+    waiting: Waiting,
+    owner: Option<String>,
+    reason: Option<String>,
+    max_hold: Option<Duration>,
+    hold_at_least: Duration,
+    lock_delay: Duration,
+    renew_at: f64,
+    drift: f64,
+    place: Duration,
+    waiters_max: u32,
+    patience: Option<Duration>,
+}
+
+/// How to wait for a lock that is held.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// In the store's queue: first come, first served, and told when it is one's turn. Backends
+    /// without a queue poll with the default pacing.
+    #[default]
+    Queue,
+    /// By trying again. Nobody keeps a place, so luck decides among those who poll, and those who
+    /// queue go first.
+    Poll(Pacing),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            max_wait: None,
+            waiting: Waiting::Queue,
+            owner: None,
+            reason: None,
+            max_hold: None,
+            hold_at_least: Duration::ZERO,
+            lock_delay: Duration::ZERO,
+            renew_at: 1.0 / 3.0,
+            drift: 0.01,
+            place: Duration::from_secs(4),
+            waiters_max: 1_000_000,
+            patience: None,
+        }
+    }
+}
+
+impl Options {
+    /// How long a grant lasts without a renewal, and so how long a crash blocks others. Guards are
+    /// renewed; leases are not. Default 30 s, at least 3 ms, at most 365 days.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long the waiting forms wait at most. Zero makes them one-shot. Default: for ever.
+    pub fn max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
+        self.max_wait = max_wait.into();
+        self
+    }
+
+    /// How to wait. Default: in the queue.
+    pub fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
+        self
+    }
+
+    /// The label shown to those who wait. It decides nothing. Default `user@host:pid`.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// What the lock is held for, shown to those who wait.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// End the hold after this long, renewed or not. Default: never.
+    pub fn max_hold(mut self, max_hold: impl Into<Option<Duration>>) -> Self {
+        self.max_hold = max_hold.into();
+        self
+    }
+
+    /// Keep the key taken for at least this long after the grant, even if it is released sooner.
+    /// For jobs that must not run twice within a period. Default zero.
+    pub fn hold_at_least(mut self, hold_at_least: Duration) -> Self {
+        self.hold_at_least = hold_at_least;
+        self
+    }
+
+    /// After a lost lease, not after a release, nobody enters for this long more. For resources
+    /// that cannot check a fence. Default zero.
+    pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.lock_delay = lock_delay;
+        self
+    }
+
+    /// When to renew, as a fraction of the ttl between 0 and 1. Default a third: two more chances
+    /// before the lease ends.
+    pub fn renew_at(mut self, fraction: f64) -> Self {
+        self.renew_at = fraction;
+        self
+    }
+
+    /// How much faster the store's clock may run than ours, as a fraction in `[0, 0.5]`. That much
+    /// is taken off every lease. Default 0.01.
+    pub fn drift(mut self, fraction: f64) -> Self {
+        self.drift = fraction;
+        self
+    }
+
+    /// How long a place in the queue outlives the last sign of life, and so how long a waiter that
+    /// died can block the line. Heartbeats go out four times as often. Default 4 s, at least 50 ms.
+    pub fn place(mut self, place: Duration) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// Refuse to queue behind this many. Default one million.
+    pub fn waiters_max(mut self, waiters_max: u32) -> Self {
+        self.waiters_max = waiters_max;
+        self
+    }
+
+    /// How long a waiting call without a deadline rides out a backend that cannot be reached. One
+    /// with a deadline does so until then; one-shot calls never do. Zero returns the first fault.
+    /// Default: the ttl.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Checks everything.
+    pub(crate) fn check(&self) -> Result<Settings, Invalid> {
+        let validity = self.check_times()?;
+        if !(self.renew_at > 0.0 && self.renew_at < 1.0) {
+            return Err(Invalid::new("renew_at", self.renew_at, "must be between 0 and 1"));
+        }
+        let owner = match &self.owner {
+            Some(owner) => Label::new("owner", owner)?,
+            None => default_owner(),
+        };
+        let reason = self.reason.as_ref().map(|reason| Label::new("reason", reason)).transpose()?;
+        Ok(Settings {
+            ttl: self.ttl,
+            max_wait: self.max_wait,
+            waiting: self.waiting.clone(),
+            owner,
+            reason,
+            max_hold: self.max_hold,
+            hold_at_least: self.hold_at_least,
+            lock_delay: self.lock_delay,
+            renew_every: self.ttl.mul_f64(self.renew_at),
+            validity,
+            wait: Wait { place: self.place, waiters_max: self.waiters_max },
+            patience: self.patience.unwrap_or(self.ttl),
+            options: self.clone(),
+        })
+    }
+
+    fn check_times(&self) -> Result<Validity, Invalid> {
+        let refuse =
+            |what, value: Duration, why| Err(Invalid::new(what, format_args!("{value:?}"), why));
+        if self.ttl < TTL_MIN {
+            return refuse("ttl", self.ttl, "must be at least 1 ms");
+        }
+        if self.ttl > TTL_MAX {
+            return refuse("ttl", self.ttl, "must be at most 365 days");
+        }
+        if !(0.0..=0.5).contains(&self.drift) {
+            return Err(Invalid::new("drift", self.drift, "must be between 0 and 0.5"));
+        }
+        let validity = Validity { drift: self.drift };
+        if validity.of(self.ttl).is_zero() {
+            return refuse("ttl", self.ttl, "must be longer than the safety margin of 2 ms");
+        }
+        if self.place < PLACE_MIN || self.place > TTL_MAX {
+            return refuse("place", self.place, "must be between 50 ms and 365 days");
+        }
+        if self.lock_delay > TTL_MAX - self.ttl {
+            return refuse("lock_delay", self.lock_delay, "and ttl must be at most 365 days");
+        }
+        if self.hold_at_least > TTL_MAX {
+            return refuse("hold_at_least", self.hold_at_least, "must be at most 365 days");
+        }
+        if self.max_hold.is_some_and(|max_hold| max_hold.is_zero()) {
+            return refuse("max_hold", Duration::ZERO, "must be longer than zero");
+        }
+        if self.waiters_max == 0 {
+            return Err(Invalid::new("waiters_max", 0, "must be at least 1"));
+        }
+        Ok(validity)
+    }
+}
+
+/// Options that passed the check.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) waiting: Waiting,
+    pub(crate) owner: Label,
+    pub(crate) reason: Option<Label>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) hold_at_least: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) renew_every: Duration,
+    pub(crate) validity: Validity,
+    pub(crate) wait: Wait,
+    pub(crate) patience: Duration,
+    options: Options,
+}
+
+impl Settings {
+    pub(crate) fn default_checked() -> Arc<Self> {
+        Arc::new(Options::default().check().expect("the defaults are in range"))
+    }
+
+    /// These settings with some of them changed.
+    pub(crate) fn configure(
+        &self,
+        change: impl FnOnce(Options) -> Options,
+    ) -> Result<Arc<Self>, Invalid> {
+        change(self.options.clone()).check().map(Arc::new)
+    }
+
+    /// The lease that the store is asked for.
+    pub(crate) fn lease(&self) -> Duration {
+        self.ttl + self.lock_delay
+    }
+}
+
+/// `user@host:pid`, as far as the machine tells.
+fn default_owner() -> Label {
+    static OWNER: OnceLock<Label> = OnceLock::new();
+    let make = || {
+        let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+        let user = if user.is_empty() { "unknown" } else { &user };
+        let whole = format!("{user}@{}:{}", host(), std::process::id());
+        Label::new("owner", whole).unwrap_or_else(|_| plain_owner())
+    };
+    OWNER.get_or_init(make).clone()
+}
+
+fn plain_owner() -> Label {
+    Label::new("owner", format!("process:{}", std::process::id())).expect("short and printable")
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn host() -> String {
+    let name = std::env::var("HOSTNAME").or_else(|_| std::env::var("COMPUTERNAME"));
+    name.unwrap_or_else(|_| "localhost".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_options_are_refused_by_name() {
+        let second = Duration::from_secs(1);
+        let bad: [(&str, Options); 17] = [
+            ("ttl", Options::default().ttl(Duration::ZERO)),
+            ("ttl", Options::default().ttl(Duration::from_micros(500))),
+            ("ttl", Options::default().ttl(Duration::from_nanos(999_999))),
+            ("ttl", Options::default().ttl(Duration::from_millis(1))),
+            ("ttl", Options::default().ttl(Duration::MAX)),
+            ("owner", Options::default().owner("")),
+            ("owner", Options::default().owner("x".repeat(1 << 20))),
+            ("reason", Options::default().reason("a\nb")),
+            ("renew_at", Options::default().renew_at(0.0)),
+            ("renew_at", Options::default().renew_at(1.0)),
+            ("renew_at", Options::default().renew_at(f64::NAN)),
+            ("drift", Options::default().drift(-0.1)),
+            ("drift", Options::default().drift(f64::NAN)),
+            ("place", Options::default().place(Duration::from_millis(1))),
+            ("lock_delay", Options::default().ttl(second).lock_delay(TTL_MAX)),
+            ("max_hold", Options::default().max_hold(Duration::ZERO)),
+            ("waiters_max", Options::default().waiters_max(0)),
+        ];
+        for (what, options) in bad {
+            let refused = options.check().unwrap_err();
+            assert_eq!(refused.what, what, "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_default_owner_names_this_process() {
+        let owner = Options::default().check().unwrap().owner;
+        assert!(owner.as_str().ends_with(&format!(":{}", std::process::id())), "{owner}");
+    }
+}

@@ -1,0 +1,151 @@
+//! The invariants of ARCHITECTURE.md that the compiler cannot keep.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A source file without its tests and comments, which may say what the code must not.
+struct Source {
+    path: String,
+    code: String,
+    whole: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn sources(under: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    collect(&root().join(under), &mut found);
+    assert!(!found.is_empty(), "no sources under {under}");
+    found
+}
+
+fn collect(folder: &Path, found: &mut Vec<Source>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let whole = fs::read_to_string(&path).unwrap();
+            let code = whole.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let is_code = |line: &&str| !line.trim_start().starts_with("//");
+            let code = code.lines().filter(is_code).collect::<Vec<_>>().join("\n");
+            let path = path.strip_prefix(root()).unwrap().display().to_string();
+            found.push(Source { path, code, whole });
+        }
+    }
+}
+
+/// Asserts that none of the words is in the code of files under a folder, but for some files.
+fn forbid(under: &str, words: &[&str], except: &[&str], why: &str) {
+    for source in sources(under) {
+        if except.iter().any(|end| source.path.ends_with(end)) {
+            continue;
+        }
+        for word in words {
+            assert!(!source.code.contains(word), "{} has {word:?}: {why}", source.path);
+        }
+    }
+}
+
+#[test]
+fn the_core_reads_no_clock_and_does_no_io() {
+    let clocks = ["Instant::now", "SystemTime", "std::time::Instant", "rustix", "elapsed("];
+    let io = ["std::fs", "std::net", "std::env", "std::thread", "tokio", "println!"];
+    forbid("crates/distlock-core/src", &clocks, &[], "time comes in as an argument");
+    forbid("crates/distlock-core/src", &io, &[], "the core only decides");
+    let manifest = fs::read_to_string(root().join("crates/distlock-core/Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+    let dependencies = dependencies.split("[dev-dependencies]").next().unwrap();
+    for line in dependencies.lines().filter(|line| line.contains("workspace")) {
+        let known = line.starts_with("futures-core") || line.starts_with("getrandom");
+        assert!(known, "a new dependency of the core: {line}");
+    }
+}
+
+#[test]
+fn only_the_keeper_spawns() {
+    forbid("crates/distlock/src", &["spawn("], &["keeper/mod.rs"], "tasks have one owner");
+}
+
+#[test]
+fn only_the_engine_loops_over_attempts() {
+    let asks = ["backend.acquire(", ".acquire(&self.ask"];
+    forbid("crates/distlock/src", &asks, &["engine/acquire.rs"], "there is one waiting loop");
+}
+
+#[test]
+fn backends_sleep_and_retry_nothing_and_know_nobody() {
+    let waits = ["sleep(", "interval(", "retry("];
+    forbid("crates/distlock/src/backends", &waits, &[], "a driver makes one attempt");
+    let others = ["crate::engine", "crate::keeper", "crate::guard", "crate::locks"];
+    forbid("crates/distlock/src/backends", &others, &[], "a driver knows the core only");
+}
+
+#[test]
+fn nobody_exits_unwraps_or_leaves_a_note_for_later() {
+    let exits = ["process::exit", "process::abort", ".unwrap()", "todo!(", "unimplemented!("];
+    for krate in ["distlock-core", "distlock", "distlock-testkit"] {
+        forbid(&format!("crates/{krate}/src"), &exits, &[], "errors are values");
+    }
+    for source in sources("crates").iter().filter(|source| !source.path.ends_with("tidy.rs")) {
+        for note in ["TODO", "FIXME", "XXX", "HACK", "for now"] {
+            assert!(!source.whole.contains(note), "{} has a note: {note}", source.path);
+        }
+    }
+}
+
+#[test]
+fn no_other_language_hides_in_rust_strings() {
+    let foreign = ["redis.call", "redis.pcall", "CREATE TABLE", "BEGIN IMMEDIATE"];
+    forbid("crates/distlock/src", &foreign, &[], "Lua and SQL have files of their own");
+}
+
+#[test]
+fn nothing_unbounded_is_made() {
+    let unbounded = ["unbounded_channel", "mpsc::channel()"];
+    for krate in ["distlock-core", "distlock"] {
+        forbid(&format!("crates/{krate}/src"), &unbounded, &[], "every queue has a bound");
+    }
+}
+
+#[test]
+fn files_and_lines_stay_readable() {
+    for source in sources("crates") {
+        let code = source.code.lines().count();
+        assert!(code <= 400, "{} has {code} lines of code", source.path);
+        for (number, line) in source.whole.lines().enumerate() {
+            let width = line.chars().count();
+            assert!(width <= 100, "{}:{} is {width} wide", source.path, number + 1);
+        }
+        let first = source.whole.lines().next().unwrap_or_default();
+        let introduced = first.starts_with("//!") || first.starts_with("#![doc");
+        assert!(introduced, "{} does not say why it exists", source.path);
+    }
+}
+
+#[test]
+fn every_public_async_fn_tells_about_cancellation_and_shows_an_example() {
+    let mut seen = 0;
+    for source in sources("crates/distlock/src") {
+        let mut docs = String::new();
+        for line in source.whole.lines().map(str::trim_start) {
+            if let Some(doc) = line.strip_prefix("///") {
+                docs.push_str(doc);
+                docs.push('\n');
+            } else if !line.starts_with("#[") {
+                if line.starts_with("pub async fn") {
+                    seen += 1;
+                    let place = format!("{}: {line}", source.path);
+                    assert!(docs.contains("# Cancel safety"), "{place} hides its cancel safety");
+                    assert!(docs.contains("```"), "{place} has no example");
+                }
+                docs.clear();
+            }
+        }
+    }
+    assert!(seen >= 40, "only {seen} public async fns found");
+}
