@@ -152,6 +152,8 @@ pub enum Push {
         /// The fencing token.
         fence: u64,
     },
+    /// Messages may have been lost: whoever waits should ask where it stands.
+    Interrupted,
     /// An operator broke a held claim. Goes to the client that asked for it; whoever keeps the
     /// claim alive since finds out at the next renewal.
     Broken {

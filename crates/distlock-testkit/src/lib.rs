@@ -13,6 +13,7 @@ mod faulty;
 pub mod history;
 mod rng;
 mod scripted;
+pub mod servers;
 pub mod sweep;
 
 pub use faulty::{Counts, Faults, Faulty};

@@ -120,8 +120,8 @@ pub enum Error {
     #[error("accept {0}")]
     Invalid(#[from] Invalid),
     /// The backend failed.
-    #[error("reach the backend: {0}")]
-    Backend(#[source] Fault),
+    #[error(transparent)]
+    Backend(Fault),
 }
 
 impl Error {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{How, Key, Outcome, Renewal, Standing};
+use distlock_core::{FaultKind, How, Key, Outcome, Renewal, Standing};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Grant, release, renew};
@@ -43,6 +43,8 @@ use crate::{Error, Lease, Reason};
 pub struct Guard {
     hold: Arc<Hold>,
     keeper: Arc<Keeper>,
+    /// A release was begun, and nobody has been told of it yet.
+    releasing: bool,
     /// Nothing is left to release.
     settled: bool,
 }
@@ -55,7 +57,12 @@ impl Guard {
         settings: &Arc<Settings>,
     ) -> Result<Self, Error> {
         match keeper.hold(grant, settings) {
-            Ok(hold) => Ok(Self { hold, keeper: Arc::clone(keeper), settled: false }),
+            Ok(hold) => {
+                let keeper = Arc::clone(keeper);
+                Ok(Self { hold, keeper, releasing: false, settled: false })
+            }
+            // Somebody else keeps it: it is not ours to give up.
+            Err(error @ Error::Invalid(_)) => Err(error),
             Err(error) => {
                 let now = keeper.clock.now();
                 keeper.leave(grant.claim.clone(), settings.lease(), now, grant.doubtful);
@@ -138,12 +145,13 @@ impl Guard {
 
     /// A token that is cancelled when the hold ends. [`Guard::watch`] tells how it ended.
     pub fn cancellation(&self) -> CancellationToken {
-        self.hold.ended.clone()
+        // A child: whoever cancels it stops its own work, not our belief in the hold.
+        self.hold.ended.child_token()
     }
 
     /// An observer of this hold that can outlive the guard and be cloned.
     pub fn watch(&self) -> Watch {
-        Watch { hold: Arc::clone(&self.hold) }
+        Watch { hold: Arc::clone(&self.hold), keeper: Arc::clone(&self.keeper) }
     }
 
     /// Runs `work` as long as the lock is held; at loss `work` is dropped.
@@ -172,7 +180,8 @@ impl Guard {
     }
 
     /// Releases the lock and tells the truth about it: [`End::Released`] if it was held until now,
-    /// [`End::Lost`] if it was not. Whoever waits next holds it when this returns.
+    /// [`End::Lost`] if it was not. Whoever waits next holds it when this returns. With a
+    /// `lock_delay` a lost lease is left to run out.
     ///
     /// No renewal is sent any more once this was called, and the guard counts as released.
     ///
@@ -193,8 +202,14 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<End, Error> {
-        self.hold.end(End::Released);
+        self.releasing = self.hold.end(End::Released);
         self.keeper.forget(&self.hold.claim);
+        if let Some(reason) = self.loss()
+            && (reason == Reason::Closed || self.has_to_run_out())
+        {
+            self.settled = true;
+            return Ok(End::Lost(reason));
+        }
         let how = How {
             keep: self.hold.keep_until().since(self.keeper.clock.now()),
             bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
@@ -203,8 +218,11 @@ impl Guard {
         let outcome = release(&*self.keeper.backend, claim, how, RELEASE_MAX).await;
         self.settled = true;
         match (outcome, self.loss()) {
-            (Err(source), _) => {
+            (Err(source), loss) => {
                 self.keeper.leave_hold(&self.hold);
+                if loss.is_none() {
+                    self.hold.announce_release();
+                }
                 Err(Error::ReleaseUncertain { key: self.key().clone(), source })
             }
             (Ok(_), Some(reason)) => Ok(End::Lost(reason)),
@@ -213,7 +231,7 @@ impl Guard {
                 Ok(End::Released)
             }
             (Ok(_), None) => {
-                self.hold.announce_loss(Reason::Gone);
+                self.hold.amend_to_lost(Reason::Gone);
                 Ok(End::Lost(Reason::Gone))
             }
         }
@@ -252,16 +270,25 @@ impl Guard {
             Ok(Standing::Held { .. }) => {
                 let settings = &self.hold.settings;
                 self.hold.extend(settings.validity.until(sent_at, settings.ttl));
-                Ok(self)
             }
             Ok(_) => {
                 self.hold.end(End::Lost(Reason::Gone));
-                Err(Error::Lost { key: self.key().clone(), reason: Reason::Gone })
+            }
+            Err(fault) if fault.kind() == FaultKind::Unsupported => {
+                return Err(Error::from_fault(fault));
             }
             // Still held with the old weight or the new: the next renewals carry the new one.
-            Err(fault) if fault.is_transient() => Ok(self),
-            Err(fault) => Err(Error::from_fault(fault)),
+            Err(_) => {}
         }
+        match self.loss() {
+            Some(reason) => Err(Error::Lost { key: self.key().clone(), reason }),
+            None => Ok(self),
+        }
+    }
+
+    /// A lost lease with a lock delay has to run out by itself, or the delay would be none.
+    fn has_to_run_out(&self) -> bool {
+        !self.hold.settings.lock_delay.is_zero()
     }
 }
 
@@ -270,15 +297,13 @@ impl Drop for Guard {
         if self.settled {
             return;
         }
-        if self.hold.end(End::Released) {
+        if self.hold.end(End::Released) || self.releasing {
             self.hold.announce_release();
         }
-        let delayed = !self.hold.settings.lock_delay.is_zero();
         match self.hold.state() {
             // Closing has released it.
             Err(End::Lost(Reason::Closed)) => {}
-            // A lost lease with a lock delay has to run out by itself.
-            Err(End::Lost(_)) if delayed => self.keeper.forget(&self.hold.claim),
+            Err(End::Lost(_)) if self.has_to_run_out() => self.keeper.forget(&self.hold.claim),
             _ => self.keeper.leave_hold(&self.hold),
         }
     }
@@ -289,7 +314,7 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard")
             .field("key", self.key())
             .field("fence", &self.fence())
-            .field("state", &self.hold.valid_until().map(|_| "held"))
+            .field("state", &self.watch().end().map_or("held".to_owned(), |end| format!("{end:?}")))
             .finish_non_exhaustive()
     }
 }
@@ -298,6 +323,7 @@ impl fmt::Debug for Guard {
 #[derive(Clone)]
 pub struct Watch {
     hold: Arc<Hold>,
+    keeper: Arc<Keeper>,
 }
 
 impl Watch {
@@ -336,6 +362,8 @@ impl Watch {
     /// # Ok(()) }
     /// ```
     pub async fn ended(&self) -> End {
+        // Somebody has to be there to notice; outside a runtime nobody is.
+        let _ = self.keeper.start();
         loop {
             if let Some(end) = self.end() {
                 return end;

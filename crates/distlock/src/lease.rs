@@ -94,6 +94,8 @@ impl TryFrom<Written> for Lease {
 /// The leases of one key: every verb is one call, and nothing happens in the background but the
 /// heartbeats of a call that waits.
 ///
+/// The options `max_hold` and `hold_at_least` are the keeper's and mean nothing here.
+///
 /// For programs that keep locks themselves: services that answer for others, scripts, hand-over
 /// between processes. Everybody else wants a [`Mutex`](crate::Mutex).
 ///
@@ -250,7 +252,8 @@ impl Leases {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the lease is over. After any other error the lease is as it was.
+    /// [`Error::NotHeld`] if the lease is over; [`Error::Lost`] if the answer took longer than the
+    /// extension lasts. After any other error the lease is as it was.
     ///
     /// # Cancel safety
     ///
@@ -275,6 +278,10 @@ impl Leases {
                 lease.valid_until = lease.valid_until.max(until);
                 lease.fence = fence;
                 lease.ttl = settings.ttl;
+                if self.remaining(lease).is_zero() {
+                    let (key, reason) = (lease.key.clone(), Reason::TooSlow);
+                    return Err(Error::Lost { key, reason });
+                }
                 Ok(())
             }
             Ok(_) => Err(Error::NotHeld { key: lease.key.clone() }),

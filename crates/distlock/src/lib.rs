@@ -12,6 +12,7 @@ mod lock;
 mod locks;
 mod mutex;
 mod observe;
+mod open;
 mod options;
 mod reentrant;
 mod rwlock;

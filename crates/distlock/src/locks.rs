@@ -10,9 +10,10 @@ use distlock_core::{
 use crate::backends::Memory;
 use crate::clock::BootClock;
 use crate::engine::{Grant, renew};
-use crate::keeper::{Keeper, LATE_MAX, RELEASE_MAX};
+use crate::keeper::{Asking, Keeper, LATE_MAX, RELEASE_MAX};
 use crate::lock::Lock;
 use crate::observe::{Event, Stats};
+use crate::open::open;
 use crate::options::{Options, Settings};
 use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Semaphore};
 
@@ -49,6 +50,31 @@ impl Locks {
     /// Locks whose leases are measured by a clock of one's own.
     pub fn with_clock(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
         Self { keeper: Keeper::new(backend, clock), settings: Settings::default_checked() }
+    }
+
+    /// Locks on the backend that a URL names: `memory:`, or a Redis or Valkey server,
+    /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`.
+    /// Nothing is sent yet: a server that cannot be reached shows with the first call.
+    ///
+    /// Options follow as a query: `namespace` (default `distlock`; empty for bare keys, as other
+    /// lock libraries write them), `connect_timeout_ms`, `response_timeout_ms`, `db`, `user`,
+    /// `pass`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the scheme is unknown or its feature is off, or an option does not
+    /// exist.
+    ///
+    /// ```
+    /// use distlock::Locks;
+    ///
+    /// let locks = Locks::connect("redis://127.0.0.1/?namespace=billing")?;
+    /// assert!(Locks::connect("redis://127.0.0.1/?ttl=30").is_err());
+    /// # let _ = locks;
+    /// # Ok::<(), distlock::Error>(())
+    /// ```
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        Ok(Self::new(open(url)?))
     }
 
     /// Locks inside this process: for tests, and for programs that may grow beyond it.
@@ -145,12 +171,12 @@ impl Locks {
         Ok(Lock { keeper, settings, key: key.try_into()? })
     }
 
-    /// Takes over a lease, from this process or another: it is extended to the full ttl and kept
-    /// alive from now on.
+    /// Takes over a lease, from this process or another: it is extended to the full ttl of these
+    /// locks and kept alive from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the lease is over.
+    /// [`Error::NotHeld`] if the lease is over; [`Error::Invalid`] if these locks keep it already.
     ///
     /// # Cancel safety
     ///
@@ -168,6 +194,8 @@ impl Locks {
         if self.keeper.is_closed() {
             return Err(Error::Closed);
         }
+        // Counted as a call under way, so that the keeper is there when it is answered.
+        let _asking = Asking::new(&self.keeper);
         self.keeper.start()?;
         let (keeper, settings) = (&self.keeper, &self.settings);
         let sent_at = keeper.clock.now();
@@ -188,11 +216,14 @@ impl Locks {
             fence,
             until,
             renew_at: sent_at.after(settings.renew_every),
+            ticket: None,
             waited: now.since(sent_at),
             attempts: 1,
             doubtful: false,
         };
-        Guard::keep(keeper, &grant, settings)
+        let guard = Guard::keep(keeper, &grant, settings)?;
+        keeper.observer.granted(lease.key(), fence, grant.waited);
+        Ok(guard)
     }
 
     /// Looks at one key: who holds it, who waits.
@@ -244,8 +275,9 @@ impl Locks {
     }
 
     /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
-    /// told ([`Reason::Broken`](crate::Reason::Broken)), now or at its next renewal, but cannot be
-    /// stopped: make sure that it no longer works, or that the resource checks fences.
+    /// told by push ([`Reason::Broken`](crate::Reason::Broken)), or finds the hold gone at its next
+    /// renewal ([`Reason::Gone`](crate::Reason::Gone)), but cannot be stopped: make sure that it no
+    /// longer works, or that the resource checks fences.
     ///
     /// # Errors
     ///
@@ -321,7 +353,8 @@ impl Locks {
     /// # Errors
     ///
     /// [`Error::ReleaseUncertain`] if the store did not acknowledge everything within 5 s; what is
-    /// left ends with its lease. [`Error::NoRuntime`] outside a tokio runtime.
+    /// left ends with its lease. [`Error::Backend`] if a call is still under way then.
+    /// [`Error::NoRuntime`] outside a tokio runtime: then nothing is closed.
     ///
     /// # Cancel safety
     ///

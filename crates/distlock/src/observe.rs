@@ -1,6 +1,7 @@
 //! What happens to the locks, for those who want to know: counters, a stream, callbacks.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -120,8 +121,9 @@ impl Observer {
         }
     }
 
-    pub(crate) fn granted(&self) {
+    pub(crate) fn granted(&self, key: &Key, fence: u64, waited: Duration) {
         self.grants.fetch_add(1, Ordering::Relaxed);
+        self.emit(|| Event::Granted { key: key.clone(), fence, waited });
     }
 
     pub(crate) fn renewed(&self) {
@@ -154,7 +156,11 @@ impl Observer {
         if called {
             let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
             for callback in callbacks {
-                callback(&event);
+                // A callback runs in the keeper and in the drop of guards: its panic ends there.
+                let called = catch_unwind(AssertUnwindSafe(|| callback(&event)));
+                if called.is_err() {
+                    tracing::error!(?event, "a callback panicked");
+                }
             }
         }
         if streamed {

@@ -11,6 +11,12 @@ use crate::validity::Validity;
 /// The shortest place: four heartbeats and a margin have to fit.
 const PLACE_MIN: Duration = Duration::from_millis(50);
 
+/// The least time between a renewal and the end of the lease it is to prevent.
+const RENEWAL_MIN: Duration = Duration::from_millis(2);
+
+/// When to renew, as a fraction of the ttl: early enough for two more tries.
+const RENEW_AT: f64 = 1.0 / 3.0;
+
 /// The choices behind a lock. Chain the setters; every one has a default that suits most.
 ///
 /// Options are set through [`Locks::configure`](crate::Locks::configure), or `configure` on a
@@ -71,7 +77,7 @@ impl Default for Options {
             max_hold: None,
             hold_at_least: Duration::ZERO,
             lock_delay: Duration::ZERO,
-            renew_at: 1.0 / 3.0,
+            renew_at: RENEW_AT,
             drift: 0.01,
             place: Duration::from_secs(4),
             waiters_max: 1_000_000,
@@ -82,7 +88,7 @@ impl Default for Options {
 
 impl Options {
     /// How long a grant lasts without a renewal, and so how long a crash blocks others. Guards are
-    /// renewed; leases are not. Default 30 s, at least 3 ms, at most 365 days.
+    /// renewed; leases are not. Default 30 s, at least 7 ms, at most 365 days.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -170,9 +176,7 @@ impl Options {
     /// Checks everything.
     pub(crate) fn check(&self) -> Result<Settings, Invalid> {
         let validity = self.check_times()?;
-        if !(self.renew_at > 0.0 && self.renew_at < 1.0) {
-            return Err(Invalid::new("renew_at", self.renew_at, "must be between 0 and 1"));
-        }
+        let renew_every = self.check_renewal(validity)?;
         let owner = match &self.owner {
             Some(owner) => Label::new("owner", owner)?,
             None => default_owner(),
@@ -187,12 +191,35 @@ impl Options {
             max_hold: self.max_hold,
             hold_at_least: self.hold_at_least,
             lock_delay: self.lock_delay,
-            renew_every: self.ttl.mul_f64(self.renew_at),
+            renew_every,
             validity,
             wait: Wait { place: self.place, waiters_max: self.waiters_max },
             patience: self.patience.unwrap_or(self.ttl),
             options: self.clone(),
         })
+    }
+
+    /// A lock that is renewed too late to be kept, or all the time, is of no use to anybody.
+    fn check_renewal(&self, validity: Validity) -> Result<Duration, Invalid> {
+        if !(self.renew_at > 0.0 && self.renew_at < 1.0) {
+            return Err(Invalid::new("renew_at", self.renew_at, "must be between 0 and 1"));
+        }
+        let every = |fraction| self.ttl.mul_f64(fraction);
+        let in_time = |every: Duration| every + RENEWAL_MIN < validity.of(self.ttl);
+        if !in_time(every(RENEW_AT)) {
+            let why = "must be longer: after the safety margin no time is left to renew it";
+            return Err(Invalid::new("ttl", format_args!("{:?}", self.ttl), why));
+        }
+        let every = every(self.renew_at);
+        if every < Duration::from_millis(1) {
+            let why = "must leave at least a millisecond between two renewals";
+            return Err(Invalid::new("renew_at", self.renew_at, why));
+        }
+        if !in_time(every) {
+            let why = "must be smaller: the lease would be over before it is renewed";
+            return Err(Invalid::new("renew_at", self.renew_at, why));
+        }
+        Ok(every)
     }
 
     fn check_times(&self) -> Result<Validity, Invalid> {
@@ -208,9 +235,6 @@ impl Options {
             return Err(Invalid::new("drift", self.drift, "must be between 0 and 0.5"));
         }
         let validity = Validity { drift: self.drift };
-        if validity.of(self.ttl).is_zero() {
-            return refuse("ttl", self.ttl, "must be longer than the safety margin of 2 ms");
-        }
         if self.place < PLACE_MIN || self.place > TTL_MAX {
             return refuse("place", self.place, "must be between 50 ms and 365 days");
         }
@@ -301,7 +325,7 @@ mod tests {
     #[test]
     fn bad_options_are_refused_by_name() {
         let second = Duration::from_secs(1);
-        let bad: [(&str, Options); 17] = [
+        let bad: [(&str, Options); 19] = [
             ("ttl", Options::default().ttl(Duration::ZERO)),
             ("ttl", Options::default().ttl(Duration::from_micros(500))),
             ("ttl", Options::default().ttl(Duration::from_nanos(999_999))),
@@ -313,6 +337,8 @@ mod tests {
             ("renew_at", Options::default().renew_at(0.0)),
             ("renew_at", Options::default().renew_at(1.0)),
             ("renew_at", Options::default().renew_at(f64::NAN)),
+            ("renew_at", Options::default().renew_at(0.999)),
+            ("renew_at", Options::default().renew_at(1e-9)),
             ("drift", Options::default().drift(-0.1)),
             ("drift", Options::default().drift(f64::NAN)),
             ("place", Options::default().place(Duration::from_millis(1))),

@@ -10,7 +10,7 @@ use distlock_core::ReentryId;
 use crate::engine::Limit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
-use crate::{End, Error, Guard, Key};
+use crate::{End, Error, Guard, Key, Lease};
 
 /// A mutex for nested calls: whoever is inside may enter again.
 ///
@@ -195,6 +195,11 @@ impl ReentrantGuard {
     /// How many guards the owner and its clones have now.
     pub fn holds(&self) -> usize {
         self.count.0.load(Ordering::Acquire)
+    }
+
+    /// Hands the entry over as plain data. See [`Guard::into_lease`].
+    pub fn into_lease(self) -> Lease {
+        self.guard.into_lease()
     }
 
     /// Leaves. The mutex is free when the last entry was left. See [`Guard::release`].

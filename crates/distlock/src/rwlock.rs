@@ -8,7 +8,7 @@ use distlock_core::{Label, Order};
 use crate::engine::Limit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
-use crate::{End, Error, Guard, Key};
+use crate::{End, Error, Guard, Key, Lease};
 
 /// Many readers at once, or one writer.
 ///
@@ -260,13 +260,14 @@ impl RwLock {
 pub struct WriteGuard(Guard);
 
 impl WriteGuard {
-    /// Turns the writer into a reader without letting go: readers that wait are let in, and no
-    /// other writer gets in between. The fence stays.
+    /// Turns the writer into a reader without letting go: readers that wait are let in, as far as
+    /// the order allows, and no other writer gets in between. The fence stays.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost. If the store cannot be reached right now, the guard
-    /// is returned all the same, and the next renewal lets the readers in.
+    /// [`Error::Lost`] if the lock was lost; [`Error::Unsupported`] if the backend cannot do it,
+    /// and then the lock is released. If the store cannot be reached right now, the guard is
+    /// returned all the same, and the next renewal lets the readers in.
     ///
     /// # Cancel safety
     ///
@@ -284,6 +285,11 @@ impl WriteGuard {
     /// ```
     pub async fn downgrade(self) -> Result<Guard, Error> {
         self.0.lower(1).await
+    }
+
+    /// Hands the hold over as plain data. See [`Guard::into_lease`].
+    pub fn into_lease(self) -> Lease {
+        self.0.into_lease()
     }
 
     /// Releases the lock. See [`Guard::release`].

@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::backends::Memory;
+use distlock::backends::{Memory, Redis};
 use distlock_core::{Backend, ManualClock};
 use distlock_testkit::conformance::Subject;
+use distlock_testkit::servers::RedisServer;
 
 struct MemorySubject {
     clock: ManualClock,
@@ -31,4 +32,26 @@ impl Subject for MemorySubject {
     }
 }
 
+struct RedisSubject {
+    server: RedisServer,
+}
+
+impl RedisSubject {
+    fn new() -> Self {
+        Self { server: RedisServer::start() }
+    }
+}
+
+impl Subject for RedisSubject {
+    fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
+        let client = Redis::open(&self.server.url()).expect("the URL is valid");
+        Box::pin(async { Arc::new(client) as Arc<dyn Backend> })
+    }
+
+    fn pass(&self, while_: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move { self.server.pass(while_) })
+    }
+}
+
+distlock_testkit::conformance!(redis, RedisSubject::new());
 distlock_testkit::conformance!(memory, MemorySubject::new());

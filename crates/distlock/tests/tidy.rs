@@ -79,7 +79,7 @@ fn only_the_engine_loops_over_attempts() {
 
 #[test]
 fn backends_sleep_and_retry_nothing_and_know_nobody() {
-    let waits = ["sleep(", "interval(", "retry("];
+    let waits = ["sleep(", "time::interval", "retry("];
     forbid("crates/distlock/src/backends", &waits, &[], "a driver makes one attempt");
     let others = ["crate::engine", "crate::keeper", "crate::guard", "crate::locks"];
     forbid("crates/distlock/src/backends", &others, &[], "a driver knows the core only");

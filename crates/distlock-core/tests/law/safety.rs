@@ -141,10 +141,13 @@ fn fences_grow() {
         for grant in scene.grants {
             let inside = |fence: u64| {
                 let reentry = grant.ask.reentry;
+                let known = scene.after.lives.values().map(|life| (&life.ask, life.fence));
+                // Those let in together may see their fence raised in the same step.
+                let told = scene.grants.iter().map(|other| (&other.ask, Some(other.fence)));
                 reentry.is_some()
-                    && scene.after.lives.values().any(|life| {
-                        let sibling = life.ask.claim.id != grant.ask.claim.id;
-                        sibling && life.ask.reentry == reentry && life.fence == Some(fence)
+                    && known.chain(told).any(|(ask, theirs)| {
+                        let sibling = ask.claim.id != grant.ask.claim.id;
+                        sibling && ask.reentry == reentry && theirs == Some(fence)
                     })
             };
             let same = grant.fence_before == Some(grant.fence);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use distlock_core::law::{Now, Record};
 use distlock_core::{
-    Ask, Backend, ClientId, FENCE_MAX, Fault, How, Key, Moment, Push, Renewal, Streaming, Target,
+    Ask, Backend, ClientId, FENCE_MAX, Fault, How, Key, Moment, Push, Renewal, Standing, Streaming,
+    Target, Waiting,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -161,6 +162,10 @@ impl<'a> Episode<'a> {
             self.expect_pushes(&notices);
             report.add(&compare::kind(&model));
             let Some(store) = answer else { self.fail("a renewal was not answered") };
+            // A store may serve a batch in any sequence, and who looks before another has renewed
+            // sees a lease end sooner.
+            let several = for_model.len() > 1;
+            let [model, store] = [model, store].map(|s| if several { undated(s) } else { s });
             let verdict = compare::standings(&mut self.numbers, &model, &store);
             self.judge(verdict);
         }
@@ -293,6 +298,13 @@ impl<'a> Episode<'a> {
             self.planner.key,
             lines.join("\n")
         );
+    }
+}
+
+fn undated(standing: Standing) -> Standing {
+    match standing {
+        Standing::Waiting(waiting) => Standing::Waiting(Waiting { retry_after: None, ..waiting }),
+        other => other,
     }
 }
 

@@ -232,12 +232,12 @@ impl Backend for Memory {
             self.store.shelf().clients.get(&self.client).map(broadcast::Sender::subscribe);
         Box::pin(stream::unfold(receiver, |receiver| async move {
             let mut receiver = receiver?;
-            loop {
-                match receiver.recv().await {
-                    Ok(push) => return Some((push, Some(receiver))),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
+            match receiver.recv().await {
+                Ok(push) => Some((push, Some(receiver))),
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    Some((Push::Interrupted, Some(receiver)))
                 }
+                Err(broadcast::error::RecvError::Closed) => None,
             }
         }))
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Answer, Ask, Busy, ClaimId, Fault, Key, Moment, Waiting as Standing};
+use distlock_core::{Answer, Ask, Busy, ClaimId, Fault, Key, Moment, Ticket, Waiting as Standing};
 
 use super::Grant;
 use super::armed::Armed;
@@ -23,6 +23,9 @@ const STILLBORN_MAX: u32 = 3;
 
 /// A pushed grant with less time left than this is extended before it is handed out.
 const MIN_USEFUL: Duration = Duration::from_millis(5);
+
+/// A grant with less time left than this is over before anybody can use it.
+const MIN_LEFT: Duration = Duration::from_millis(1);
 
 /// The longest pause between two attempts to reach a backend that does not answer.
 const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -72,6 +75,8 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     if let Some(what) = keeper.backend.capabilities().missing_for(&request.ask) {
         return Err(Error::Unsupported { what });
     }
+    // Deadlines and renewals need a runtime; without one nothing is sent.
+    keeper.start()?;
     let started = keeper.clock.now();
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
@@ -87,10 +92,17 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
             }
         },
     };
-    keeper.observer.granted();
-    let (fence, waited) = (grant.fence, grant.waited);
-    keeper.observer.emit(|| Event::Granted { key, fence, waited });
+    keeper.observer.granted(&key, grant.fence, grant.waited);
     Ok(grant)
+}
+
+/// A grant that is good enough to be handed out.
+#[derive(Clone, Copy)]
+struct Granted {
+    fence: u64,
+    until: Moment,
+    renew_at: Moment,
+    ticket: Option<Ticket>,
 }
 
 /// One acquisition: its claim, and what happened to it so far.
@@ -123,7 +135,7 @@ impl<'a> Attempts<'a> {
             && keeper.backend.capabilities().queue
             && limit != Limit::Once;
         ask.wait = queues.then_some(settings.wait);
-        let armed = Armed::new(keeper, ask.claim.clone(), ask.ttl);
+        let armed = Armed::new(keeper, ask.claim.clone(), ask.ttl, fixed_id);
         Self {
             keeper,
             ask,
@@ -143,60 +155,77 @@ impl<'a> Attempts<'a> {
     }
 
     async fn run(mut self) -> Result<Grant, Error> {
-        self.keeper.start()?;
         loop {
-            self.attempts += 1;
-            let sent_at = self.keeper.clock.now();
-            self.armed.ask();
-            let answer = self.keeper.backend.acquire(&self.ask).await;
-            self.armed.answered(&answer);
-            if answer.is_ok() {
-                self.faulty_since = None;
-            }
-            match answer {
-                Ok(Answer::Granted { fence }) => {
-                    let until = self.settings.validity.until(sent_at, self.settings.ttl);
-                    if until > self.keeper.clock.now() {
-                        let renew_at = sent_at.after(self.settings.renew_every);
-                        return self.granted(fence, until, renew_at);
-                    }
-                    self.born_dead()?;
-                }
-                Ok(Answer::Busy(busy)) => {
-                    if let Some((fence, until)) = self.busy(busy, sent_at).await? {
-                        let renew_at = self.soon_after_a_push(until);
-                        return self.granted(fence, until, renew_at);
-                    }
-                }
-                Ok(Answer::Quarantined(pause)) => {
-                    let why = "the store abstains after it lost its memory";
-                    self.fault(Fault::transient("acquire", why), Some(pause)).await?;
-                }
-                Ok(Answer::Dead) => self.dead()?,
-                Ok(Answer::Conflict) => return Err(Error::Conflict { key: self.key() }),
-                Ok(Answer::Full) => return Err(Error::TooManyWaiters { key: self.key() }),
-                Ok(_) => return Err(Error::Unsupported { what: "this answer of the backend" }),
-                Err(fault) => self.fault(fault, None).await?,
+            match self.attempt().await {
+                Ok(Some(granted)) => return self.granted(granted),
+                Ok(None) => {}
+                Err(error) => return self.failed(error),
             }
         }
     }
 
+    /// Asks once, and waits if that is the answer. None means: ask again.
+    async fn attempt(&mut self) -> Result<Option<Granted>, Error> {
+        self.attempts += 1;
+        let sent_at = self.keeper.clock.now();
+        self.armed.ask();
+        let answer = tokio::select! {
+            biased;
+            answer = self.keeper.backend.acquire(&self.ask) => answer,
+            () = self.keeper.until_closed() => return Err(Error::Closed),
+        };
+        self.armed.answered(&answer);
+        if !matches!(answer, Err(_) | Ok(Answer::Quarantined(_))) {
+            self.faulty_since = None;
+        }
+        match answer {
+            Ok(Answer::Granted { fence }) => {
+                let until = self.settings.validity.until(sent_at, self.settings.ttl);
+                let renew_at = sent_at.after(self.settings.renew_every);
+                if until > self.keeper.clock.now().after(MIN_LEFT) {
+                    return Ok(Some(Granted { fence, until, renew_at, ticket: None }));
+                }
+                self.came_to_nothing(Error::Lost { key: self.key(), reason: Reason::TooSlow })?;
+            }
+            Ok(Answer::Busy(busy)) => return self.busy(busy, sent_at).await,
+            Ok(Answer::Quarantined(pause)) => {
+                let why = "the store abstains after it lost its memory";
+                self.fault(Fault::transient("acquire", why), Some(pause)).await?;
+            }
+            Ok(Answer::Dead) => self.came_to_nothing(Error::NotHeld { key: self.key() })?,
+            Ok(Answer::Conflict) => return Err(Error::Conflict { key: self.key() }),
+            Ok(Answer::Full) => return Err(Error::TooManyWaiters { key: self.key() }),
+            Ok(_) => return Err(Error::Unsupported { what: "this answer of the backend" }),
+            Err(fault) => self.fault(fault, None).await?,
+        }
+        Ok(None)
+    }
+
     /// The claim holds: it leaves with the grant.
-    fn granted(self, fence: u64, until: Moment, renew_at: Moment) -> Result<Grant, Error> {
+    fn granted(self, granted: Granted) -> Result<Grant, Error> {
         if self.keeper.is_closed() {
             return Err(Error::Closed);
         }
         let grant = Grant {
             claim: self.ask.claim,
-            fence,
-            until,
-            renew_at,
+            fence: granted.fence,
+            until: granted.until,
+            renew_at: granted.renew_at,
+            ticket: granted.ticket,
             waited: self.keeper.clock.now().since(self.started),
             attempts: self.attempts,
             doubtful: self.armed.is_doubtful(),
         };
         self.armed.disarm();
         Ok(grant)
+    }
+
+    /// Gives up for good. A caller who knows the id can ask again under it, or release it.
+    fn failed(self, error: Error) -> Result<Grant, Error> {
+        if self.fixed_id && matches!(error, Error::Backend(_)) {
+            self.armed.disarm();
+        }
+        Err(error)
     }
 
     /// A grant to a waiter is good for what was left of its place. It is extended to the full ttl
@@ -206,35 +235,31 @@ impl<'a> Attempts<'a> {
         now.after((self.settings.wait.place / 4).min(until.since(now) / 2))
     }
 
-    /// The answer took longer than the lease. Never hand out a hold that is over.
-    fn born_dead(&mut self) -> Result<(), Error> {
+    /// An answer that is of no use: a grant that is over already, or a claim id that is dead. Tries
+    /// again a few times, unless the call is one-shot or the dead id is the caller's.
+    fn came_to_nothing(&mut self, error: Error) -> Result<(), Error> {
         self.stillborn += 1;
-        if self.limit == Limit::Once || self.stillborn >= STILLBORN_MAX {
-            return Err(Error::Lost { key: self.key(), reason: Reason::TooSlow });
-        }
-        self.start_over()
-    }
-
-    /// The claim id can never hold again.
-    fn dead(&mut self) -> Result<(), Error> {
-        if self.fixed_id {
-            return Err(Error::NotHeld { key: self.key() });
+        let hopeless = self.fixed_id && matches!(error, Error::NotHeld { .. });
+        if hopeless || self.limit == Limit::Once || self.stillborn >= STILLBORN_MAX {
+            return Err(error);
         }
         self.start_over()
     }
 
     /// Goes on with a new claim, at the end of the queue if there is one.
     fn start_over(&mut self) -> Result<(), Error> {
+        // An id of the caller's is not given up between two attempts: the release would overtake
+        // the second. Asking again under it refreshes whatever is there.
         if !self.fixed_id {
             self.ask.claim.id = ClaimId::random().map_err(Error::from_fault)?;
+            self.armed.replace(self.ask.claim.clone());
         }
-        self.armed.replace(self.ask.claim.clone());
         Ok(())
     }
 
     /// Held by others. Waits for a turn in the queue and says what came of it; without a queue,
-    /// pauses. None means: ask again.
-    async fn busy(&mut self, busy: Busy, sent_at: Moment) -> Result<Option<(u64, Moment)>, Error> {
+    /// pauses.
+    async fn busy(&mut self, busy: Busy, sent_at: Moment) -> Result<Option<Granted>, Error> {
         if self.limit == Limit::Once {
             let Busy { retry_after, holder, ahead, .. } = busy;
             let holder = holder.map(Box::new);
@@ -252,7 +277,7 @@ impl<'a> Attempts<'a> {
         &mut self,
         standing: Standing,
         sent_at: Moment,
-    ) -> Result<Option<(u64, Moment)>, Error> {
+    ) -> Result<Option<Granted>, Error> {
         // A call with a deadline rides out any silence until then.
         let patience = match self.limit {
             Limit::Forever => self.settings.patience,
@@ -269,7 +294,10 @@ impl<'a> Attempts<'a> {
             {
                 Ok(None)
             }
-            Verdict::Granted { fence, until } => Ok(Some((fence, until))),
+            Verdict::Granted { fence, until } => {
+                let (renew_at, ticket) = (self.soon_after_a_push(until), Some(standing.ticket));
+                Ok(Some(Granted { fence, until, renew_at, ticket }))
+            }
             Verdict::Gone => {
                 let key = self.key();
                 tracing::warn!(%key, "place in the queue lost, queueing again");
@@ -309,13 +337,15 @@ impl<'a> Attempts<'a> {
             Limit::Forever => now.since(since) >= self.settings.patience,
         };
         if impatient || !fault.is_transient() {
-            if self.fixed_id {
-                // The caller knows the id and can ask again under it, or release it.
-                self.armed.leave_in_doubt();
-            }
             return Err(Error::from_fault(fault));
         }
         self.faults = self.faults.saturating_add(1);
+        self.retries = self.retries.saturating_add(1);
+        if let Waiting::Poll(pacing) = &self.settings.waiting
+            && pacing.next(self.retries, 0.0).is_none()
+        {
+            return Err(Error::from_fault(fault));
+        }
         let paced = fault_pause(self.faults, self.random(self.faults));
         self.sleep(pause.unwrap_or(paced)).await
     }

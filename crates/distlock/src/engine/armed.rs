@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Answer, Claim, Fault};
 
-use crate::keeper::Keeper;
+use crate::keeper::{Asking, Ending, Keeper};
 
 /// Releases a claim unless it is disarmed.
 ///
@@ -15,8 +15,11 @@ use crate::keeper::Keeper;
 #[derive(Debug)]
 pub(super) struct Armed {
     keeper: Arc<Keeper>,
+    _asking: Asking,
     claim: Claim,
     lease: Duration,
+    /// The id is the caller's, who may have other calls under way under it.
+    shared: bool,
     /// Something may be at the store.
     out: bool,
     /// The last ask has not been answered yet.
@@ -26,10 +29,21 @@ pub(super) struct Armed {
 }
 
 impl Armed {
-    pub(super) fn new(keeper: &Arc<Keeper>, claim: Claim, lease: Duration) -> Self {
-        keeper.asking();
-        let keeper = Arc::clone(keeper);
-        Self { keeper, claim, lease, out: false, unanswered: false, doubtful: false }
+    pub(super) fn new(keeper: &Arc<Keeper>, claim: Claim, lease: Duration, shared: bool) -> Self {
+        let asking = Asking::new(keeper);
+        if shared {
+            keeper.call_begins(&claim);
+        }
+        Self {
+            keeper: Arc::clone(keeper),
+            _asking: asking,
+            claim,
+            lease,
+            shared,
+            out: false,
+            unanswered: false,
+            doubtful: false,
+        }
     }
 
     /// An ask is about to leave.
@@ -65,18 +79,22 @@ impl Armed {
         self.doubtful = false;
     }
 
-    /// Whatever is at the store is the caller's business.
-    pub(super) fn leave_in_doubt(&mut self) {
-        self.out = false;
-    }
-
-    /// The claim now belongs to somebody else.
+    /// The claim belongs to somebody else: to the grant, or to a caller who is left in doubt.
     pub(super) fn disarm(mut self) {
         self.out = false;
+        if std::mem::take(&mut self.shared) {
+            self.keeper.call_ends(&self.claim, Ending::Taken);
+        }
     }
 
     fn give_up(&mut self) {
-        if std::mem::take(&mut self.out) {
+        let out = std::mem::take(&mut self.out);
+        let ending = if out { Ending::Out } else { Ending::Clean };
+        let give_up = match std::mem::take(&mut self.shared) {
+            true => self.keeper.call_ends(&self.claim, ending),
+            false => out,
+        };
+        if give_up {
             let doubtful = self.doubtful || self.unanswered;
             let now = self.keeper.clock.now();
             self.keeper.leave(self.claim.clone(), self.lease, now, doubtful);
@@ -87,6 +105,5 @@ impl Armed {
 impl Drop for Armed {
     fn drop(&mut self) {
         self.give_up();
-        self.keeper.asked();
     }
 }

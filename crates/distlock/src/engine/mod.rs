@@ -7,7 +7,7 @@ mod renew;
 
 use std::time::Duration;
 
-use distlock_core::{Claim, Moment};
+use distlock_core::{Claim, Moment, Ticket};
 
 pub(crate) use acquire::{Limit, Request, acquire};
 pub(crate) use renew::{release, renew};
@@ -21,6 +21,8 @@ pub(crate) struct Grant {
     pub(crate) until: Moment,
     /// When to renew it first.
     pub(crate) renew_at: Moment,
+    /// The place in the queue from which it was granted.
+    pub(crate) ticket: Option<Ticket>,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
     /// Some acquire of this claim was never answered and may still arrive at the store.

@@ -124,7 +124,7 @@ impl Pace for Exponential {
         // The cap comes before the conversion: factor^n leaves the range of a Duration long before
         // it leaves that of a float, and a wrapped pause would be a hot loop.
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.min.as_secs_f64() * self.factor.powi(exponent);
+        let seconds = self.min.max(PAUSE_MIN).as_secs_f64() * self.factor.powi(exponent);
         if seconds < self.max.as_secs_f64() { Duration::from_secs_f64(seconds) } else { self.max }
     }
 }

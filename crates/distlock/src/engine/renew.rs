@@ -11,6 +11,7 @@ pub(crate) async fn renew(
     renewal: Renewal,
     patience: Duration,
 ) -> Result<Standing, Fault> {
+    needs_runtime("renew")?;
     let batch = [renewal];
     let mut answers = backend.renew(&batch);
     match tokio::time::timeout(patience, answers.next()).await {
@@ -27,9 +28,16 @@ pub(crate) async fn release(
     how: How,
     patience: Duration,
 ) -> Result<Outcome, Fault> {
+    needs_runtime("release")?;
     let target = Target::Claim(claim);
     match tokio::time::timeout(patience, backend.release(&target, how)).await {
         Ok(outcome) => outcome,
         Err(elapsed) => Err(Fault::transient("release in time", elapsed)),
     }
+}
+
+/// Deadlines need a timer, and a timer needs a runtime.
+fn needs_runtime(action: &'static str) -> Result<(), Fault> {
+    let here = tokio::runtime::Handle::try_current();
+    here.map(|_| ()).map_err(|error| Fault::permanent(action, error))
 }

@@ -1,6 +1,7 @@
 //! A granted claim as its guard, its watchers and the keeper share it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock_core::{Claim, Clock, Moment};
@@ -26,6 +27,10 @@ pub(crate) struct Hold {
     /// Cancelled when the hold ends, however it ends.
     pub(crate) ended: CancellationToken,
     latch: Latch,
+    /// When it must end, renewed or not.
+    ends: Option<Moment>,
+    /// The last renewal failed.
+    failing: AtomicBool,
     clock: Arc<dyn Clock>,
     observer: Arc<Observer>,
 }
@@ -37,16 +42,20 @@ impl Hold {
         clock: Arc<dyn Clock>,
         observer: Arc<Observer>,
     ) -> Self {
+        let since = clock.now();
+        let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
         Self {
             claim: grant.claim.clone(),
             fence: grant.fence,
-            since: clock.now(),
+            since,
             waited: grant.waited,
             attempts: grant.attempts,
             settings,
             doubtful: grant.doubtful,
             ended: CancellationToken::new(),
             latch: Latch::new(grant.until),
+            ends,
+            failing: AtomicBool::new(false),
             clock,
             observer,
         }
@@ -55,11 +64,23 @@ impl Hold {
     /// Valid until when, or ended how. Compares the clock itself, so that a runtime that is late
     /// with its timers never makes anybody believe in a lease that is over.
     pub(crate) fn state(&self) -> Result<Moment, End> {
-        let (state, just_expired) = self.latch.check(self.clock.now());
+        let now = self.clock.now();
+        let failing = self.failing.load(Ordering::Relaxed);
+        let reason = if failing { Reason::Unreachable } else { Reason::Expired };
+        let (state, just_expired) = self.latch.check(now, reason);
         if just_expired && let Err(end) = state {
             self.announce(end);
         }
+        if state.is_ok() && self.ends.is_some_and(|ends| ends <= now) {
+            self.end(End::Lost(Reason::MaxHold));
+            return self.latch.read();
+        }
         state
+    }
+
+    /// Remembers how the last renewal went: it is the reason if the lease ends.
+    pub(crate) fn set_failing(&self, failing: bool) {
+        self.failing.store(failing, Ordering::Relaxed);
     }
 
     /// Valid until when as far as was told, without a look at the clock.
@@ -92,6 +113,12 @@ impl Hold {
     /// How much longer the key must stay taken, if it is released now.
     pub(crate) fn keep_until(&self) -> Moment {
         self.since.after(self.settings.hold_at_least)
+    }
+
+    /// A release found nothing to release.
+    pub(crate) fn amend_to_lost(&self, reason: Reason) {
+        self.latch.amend(reason);
+        self.announce_loss(reason);
     }
 
     /// The guard let go of it, as far as it knows while it held.

@@ -59,13 +59,13 @@ impl<W: Word> Latch<W> {
         decode(self.0.load())
     }
 
-    /// Valid until when? Ends the hold if its time has passed, and says so with `true`.
-    pub(crate) fn check(&self, now: Moment) -> (Result<Moment, End>, bool) {
+    /// Valid until when? Ends the hold for `reason` if its time has passed; `true` says so.
+    pub(crate) fn check(&self, now: Moment, reason: Reason) -> (Result<Moment, End>, bool) {
         loop {
             let word = self.0.load();
             match decode(word) {
                 Ok(until) if until <= now => {
-                    let end = End::Lost(Reason::Expired);
+                    let end = End::Lost(reason);
                     if self.0.swap_if(word, encode(end)).is_ok() {
                         return (Err(end), true);
                     }
@@ -87,6 +87,12 @@ impl<W: Word> Latch<W> {
                 return true;
             }
         }
+    }
+
+    /// A release found nothing to release: the hold had been lost before.
+    pub(crate) fn amend(&self, reason: Reason) {
+        // Only the one release can amend, so there is nobody to race with.
+        let _ = self.0.swap_if(encode(End::Released), encode(End::Lost(reason)));
     }
 
     /// Ends the hold. True if this call did; false if it had ended before.
@@ -166,13 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn a_release_that_found_nothing_is_a_loss() {
+        let latch: Latch = Latch::new(AT(5));
+        latch.end(End::Released);
+        latch.amend(Reason::Gone);
+        assert_eq!(latch.read(), Err(End::Lost(Reason::Gone)));
+    }
+
+    #[test]
     fn lost_is_final() {
         let latch: Latch = Latch::new(AT(5));
-        assert_eq!(latch.check(AT(4)), (Ok(AT(5)), false));
-        assert_eq!(latch.check(AT(5)), (Err(End::Lost(Reason::Expired)), true));
+        assert_eq!(latch.check(AT(4), Reason::Expired), (Ok(AT(5)), false));
+        assert_eq!(latch.check(AT(5), Reason::Expired), (Err(End::Lost(Reason::Expired)), true));
         assert!(!latch.extend(AT(50), AT(4)), "an ended hold was extended");
         assert!(!latch.end(End::Released));
-        assert_eq!(latch.check(AT(1)), (Err(End::Lost(Reason::Expired)), false));
+        assert_eq!(latch.check(AT(1), Reason::Expired), (Err(End::Lost(Reason::Expired)), false));
     }
 
     #[test]
@@ -180,7 +194,7 @@ mod tests {
         let latch: Latch = Latch::new(AT(5));
         assert!(!latch.extend(AT(50), AT(5)));
         assert_eq!(latch.read(), Ok(AT(5)), "nobody has looked yet");
-        assert!(latch.check(AT(5)).1);
+        assert!(latch.check(AT(5), Reason::Expired).1);
     }
 
     /// All interleavings of a renewal, a look at the clock and an end by somebody else: exactly one
@@ -192,7 +206,7 @@ mod tests {
             let (renewing, ending) = (Arc::clone(&latch), Arc::clone(&latch));
             let renewer = thread::spawn(move || renewing.extend(AT(9), AT(4)));
             let ender = thread::spawn(move || ending.end(End::Lost(Reason::Gone)));
-            let (seen, expired) = latch.check(AT(6));
+            let (seen, expired) = latch.check(AT(6), Reason::Expired);
             let (extended, ended) = (renewer.join().unwrap(), ender.join().unwrap());
             assert!(!(ended && expired), "ended twice");
             assert!(ended || expired, "nobody ended it");

@@ -45,7 +45,8 @@ impl Lease {
             return Due::Lose(Reason::MaxHold);
         }
         if until <= now {
-            return Due::Lose(if self.faulted { Reason::Unreachable } else { Reason::Expired });
+            let unheard = self.faulted || self.in_flight;
+            return Due::Lose(if unheard { Reason::Unreachable } else { Reason::Expired });
         }
         if !self.in_flight && self.next <= now {
             return Due::Renew;
@@ -103,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_renewed_exactly_at_its_fraction() {
-        for ttl in [4, 1_000, 3_600_000] {
+        for ttl in [10, 1_000, 3_600_000] {
             let lease = lease(ttl);
             let almost = Moment::from_micros(ttl * 500 - 1);
             assert_eq!(lease.due(almost, AT(ttl)), Due::Later(AT(ttl / 2)), "ttl {ttl}");
@@ -117,7 +118,12 @@ mod tests {
         lease.sent();
         assert_eq!(lease.due(AT(700), AT(1_000)), Due::Later(AT(1_000)));
         assert!(!lease.can_join(AT(700)));
-        assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(Reason::Expired));
+        assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(Reason::Unreachable));
+    }
+
+    #[test]
+    fn a_lease_that_nobody_tried_to_renew_has_expired() {
+        assert_eq!(lease(1_000).due(AT(1_000), AT(1_000)), Due::Lose(Reason::Expired));
     }
 
     #[test]

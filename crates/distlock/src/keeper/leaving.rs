@@ -60,8 +60,6 @@ impl Leaving {
         self.in_flight = false;
         self.next = now.after(self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
-        // The lost release may itself have been the first to arrive after a lost acquire.
-        self.bury = LATE_MAX;
         self.next < self.give_up
     }
 }

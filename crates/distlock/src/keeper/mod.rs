@@ -7,6 +7,8 @@
 //! The task starts with the first acquisition, ends when nothing was in hand for a while, and is
 //! started again on the caller's runtime if its own has ended or stopped turning.
 
+mod answers;
+mod callers;
 pub(crate) mod hold;
 pub(crate) mod latch;
 mod lease;
@@ -20,12 +22,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use distlock_core::{Backend, Claim, Clock, Fault, Moment, Waiting};
-use tokio::runtime::Handle;
+use distlock_core::{Backend, Claim, Clock, Fault, Invalid, Moment, Waiting};
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::callers::Ending;
 use self::hold::Hold;
 use self::latch::End;
 use self::lease::Lease;
@@ -35,6 +38,7 @@ use self::place::Place;
 use self::plan::Effect;
 pub(crate) use self::plan::{LastFault, Verdict, lock};
 use self::table::{Kind, Table, Waiter};
+use self::task::Heir;
 use crate::engine::Grant;
 use crate::observe::{Event, Observer};
 use crate::options::Settings;
@@ -42,6 +46,9 @@ use crate::{Error, Reason, Stats};
 
 /// How late the task may be before it counts as stuck: its runtime exists but does not turn.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
+
+/// How many runtimes are remembered.
+const HOMES_MAX: usize = 4;
 
 /// How long a release may take, and how long `close` waits for the last of them.
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
@@ -69,6 +76,20 @@ struct Task {
     handle: Option<JoinHandle<()>>,
     /// Counts the tasks; one that finds a newer number ends.
     generation: u64,
+    /// The runtimes that were used last, the latest at the end: where to move if one ends.
+    homes: Vec<Handle>,
+}
+
+impl Task {
+    fn remember(&mut self, home: &Handle) {
+        if self.homes.last().is_none_or(|last| last.id() != home.id()) {
+            self.homes.retain(|known| known.id() != home.id());
+            self.homes.push(home.clone());
+            if self.homes.len() > HOMES_MAX {
+                self.homes.remove(0);
+            }
+        }
+    }
 }
 
 impl Keeper {
@@ -100,35 +121,58 @@ impl Keeper {
 
     /// Makes sure that a task is there to look after what is about to be asked for.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
-        let mut task = lock(&self.task);
-        let now = self.clock.now();
-        let running = task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
-        let stuck = || now > self.table().wake_at.after(STUCK_AFTER);
-        if running && !stuck() {
-            return Ok(());
-        }
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let mut task = lock(&self.task);
+        task.remember(&runtime);
+        let running = task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
+        let stuck = || self.clock.now() > self.table().wake_at.after(STUCK_AFTER);
+        if !running || stuck() {
+            self.run_on(&runtime, task);
+        }
+        Ok(())
+    }
+
+    fn run_on(self: &Arc<Self>, runtime: &Handle, mut task: MutexGuard<'_, Task>) {
         task.generation += 1;
+        let generation = task.generation;
+        let now = self.clock.now();
         let mut table = self.table();
         table.revive(now);
         table.wake_at = now;
         drop(table);
+        // Spawned without the lock: a runtime that has ended drops the task at once, and with it
+        // its heir, who wants the lock.
+        drop(task);
         // Listening begins before anything is asked, so that no push can be missed in between.
         let pushes = self.backend.pushes();
-        let run = task::run(Arc::clone(self), task.generation, pushes);
-        task.handle = Some(runtime.spawn(run));
-        Ok(())
-    }
-
-    /// An acquisition begins; the task must not end before it does.
-    pub(crate) fn asking(&self) {
-        self.asking.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn asked(&self) {
-        if self.asking.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_closed() {
-            self.drained.notify_waiters();
+        let heir = Heir { keeper: Arc::clone(self), generation, home: runtime.id() };
+        let handle = runtime.spawn(task::run(Arc::clone(self), generation, pushes, heir));
+        let mut task = lock(&self.task);
+        if task.generation == generation {
+            task.handle = Some(handle);
         }
+    }
+
+    /// The runtime of a task has ended under it: goes on where the locks were used last.
+    fn move_from(self: &Arc<Self>, home: runtime::Id, generation: u64) {
+        let mut task = lock(&self.task);
+        task.homes.retain(|known| known.id() != home);
+        if task.generation != generation || self.table().len() == 0 {
+            return;
+        }
+        if let Some(next) = task.homes.last().cloned() {
+            self.run_on(&next, task);
+        }
+    }
+
+    /// A call begins under an id of its caller's.
+    pub(crate) fn call_begins(&self, claim: &Claim) {
+        self.table().callers.begin(claim.id);
+    }
+
+    /// A call under an id of its caller's ends. True if the claim is to be given up.
+    pub(crate) fn call_ends(&self, claim: &Claim, ending: Ending) -> bool {
+        self.table().callers.end(claim.id, ending)
     }
 
     /// Puts a claim under its timer and wakes the task if that is sooner than it would look.
@@ -147,10 +191,16 @@ impl Keeper {
         let lease = Lease::new(settings, hold.since, grant.renew_at);
         let ends = settings.max_hold.map_or(grant.until, |max_hold| hold.since.after(max_hold));
         let first = grant.renew_at.min(grant.until).min(ends);
-        let kind = Kind::Held { hold: Arc::clone(&hold), lease, weight: None };
+        let kind =
+            Kind::Held { hold: Arc::clone(&hold), lease, weight: None, ticket: grant.ticket };
         let mut table = self.table();
         if self.is_closed() {
             return Err(Error::Closed);
+        }
+        if table.holds(&grant.claim.id) {
+            // Two guards of one hold would each believe in it after the other has released it.
+            let why = "is kept alive by these locks already";
+            return Err(Invalid::new("lease", &grant.claim.key, why).into());
         }
         self.keep(&mut table, grant.claim.clone(), kind, first);
         Ok(hold)
@@ -173,20 +223,24 @@ impl Keeper {
         if self.is_closed() {
             return Err(Error::Closed);
         }
+        let others = table.take_waiter(&claim.id);
+        let mut calls = others.map(|waiter| waiter.calls).unwrap_or_default();
+        calls.push((reply, last_fault));
+        let waiter = Waiter { place, calls, patience };
         if let Some(fence) = table.take_early(claim.id, standing.ticket) {
-            let _ = reply.send(Verdict::Granted { fence, until: place.grant_until() });
+            let until = waiter.place.grant_until();
+            waiter.tell(&Verdict::Granted { fence, until });
             return Ok(verdict);
         }
-        let next = place.next().unwrap_or(now);
-        let kind = Kind::Waiting(Waiter { place, reply, last_fault, patience });
-        self.keep(&mut table, claim, kind, next);
+        let next = waiter.place.next().unwrap_or(now);
+        self.keep(&mut table, claim, Kind::Waiting(waiter), next);
         Ok(verdict)
     }
 
     /// Takes a claim out of the keeper's hands: no renewal of it is sent from now on.
     pub(crate) fn forget(&self, claim: &Claim) {
         let mut table = self.table();
-        table.remove(&claim.id);
+        table.forget(&claim.id);
         self.tell_if_drained(&table);
     }
 
@@ -223,6 +277,7 @@ impl Keeper {
     /// Ends everything: waiting calls fail, held locks are lost and released. Returns when the
     /// store has acknowledged it all, or after [`RELEASE_MAX`] with an error.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), Error> {
+        self.start()?;
         self.closed.cancel();
         let (waiters, holds) = {
             let mut table = self.table();
@@ -231,13 +286,12 @@ impl Keeper {
             (waiters, holds)
         };
         for waiter in waiters {
-            let _ = waiter.reply.send(Verdict::Closed);
+            waiter.tell(&Verdict::Closed);
         }
         for hold in holds {
             hold.end(End::Lost(Reason::Closed));
             self.leave_hold(&hold);
         }
-        self.start()?;
         match tokio::time::timeout(RELEASE_MAX, self.until_drained()).await {
             Ok(()) => Ok(()),
             Err(elapsed) => Err(self.undrained(elapsed)),
@@ -304,6 +358,25 @@ impl Keeper {
                     self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining });
                 }
             }
+        }
+    }
+}
+
+/// Counts a call that is under way. While there is any, the task stays.
+#[derive(Debug)]
+pub(crate) struct Asking(Arc<Keeper>);
+
+impl Asking {
+    pub(crate) fn new(keeper: &Arc<Keeper>) -> Self {
+        keeper.asking.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(keeper))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if self.0.asking.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_closed() {
+            self.0.drained.notify_waiters();
         }
     }
 }

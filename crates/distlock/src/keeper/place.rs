@@ -83,9 +83,16 @@ impl Place {
         }
     }
 
-    pub(super) fn failed(&mut self, now: Moment) {
+    /// No answer. The next heartbeat is due when it would have been anyway, so that a silent store
+    /// costs one try an interval, and at once if that has passed.
+    pub(super) fn failed(&mut self, sent_at: Moment, now: Moment) {
         self.in_flight = false;
-        self.next = now.after(self.interval() / 2);
+        self.next = sent_at.after(self.interval()).max(now.after(Duration::from_millis(1)));
+    }
+
+    /// The next heartbeat is wanted now.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.next = self.next.min(now);
     }
 
     /// Until when a grant to this place can be relied upon: what is left of the place.
@@ -140,7 +147,7 @@ mod tests {
         assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2));
         place.sent();
         assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2), "a mere send proves nothing");
-        place.failed(AT(2_000));
+        place.failed(AT(1_100), AT(2_100));
         assert_eq!(place.grant_until(), AT(100 + 4_000 - 40 - 2));
         place.confirmed(standing(0, None), AT(2_500), AT(2_600));
         assert_eq!(place.grant_until(), AT(2_500 + 4_000 - 40 - 2));
@@ -152,7 +159,9 @@ mod tests {
         place.sent();
         assert_eq!(place.next(), None);
         assert!(!place.can_join(AT(9_999)));
-        place.failed(AT(2_000));
-        assert_eq!(place.next(), Some(AT(2_500)));
+        place.failed(AT(1_100), AT(1_200));
+        assert_eq!(place.next(), Some(AT(2_100)), "a quick refusal waits for the next beat");
+        place.failed(AT(2_100), AT(3_100));
+        assert_eq!(place.next(), Some(AT(3_101)), "a hung one has waited long enough");
     }
 }

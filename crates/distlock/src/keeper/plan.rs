@@ -35,10 +35,9 @@ pub(super) enum Effect {
 /// What the keeper shall do now.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    pub(super) renewals: Vec<Renewal>,
-    pub(super) renewal_patience: Option<Duration>,
-    pub(super) heartbeats: Vec<Renewal>,
-    pub(super) heartbeat_patience: Option<Duration>,
+    /// Each with how long to wait for its answer.
+    pub(super) renewals: Vec<(Renewal, Duration)>,
+    pub(super) heartbeats: Vec<(Renewal, Duration)>,
     pub(super) releases: Vec<(Claim, How)>,
     pub(super) effects: Vec<Effect>,
     pub(super) wake_at: Moment,

@@ -4,18 +4,16 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Claim, ClaimId, Fault, Moment, Renewal, Standing, Ticket};
+use distlock_core::{Claim, ClaimId, Moment, Renewal, Ticket};
 use tokio::sync::oneshot;
 
+use super::callers::Callers;
 use super::hold::Hold;
 use super::lease::{Due, Lease};
 use super::leaving::Leaving;
 use super::place::Place;
-use super::plan::{Asked, Effect, LastFault, Plan, Verdict, lock};
+use super::plan::{Effect, LastFault, Plan, Verdict};
 use crate::Reason;
-
-/// How many pushes are kept for claims whose first answer is still on its way.
-const EARLY_MAX: usize = 1024;
 
 /// Claims due within this time may go out with those due now.
 const JOIN_WINDOW: Duration = Duration::from_secs(1);
@@ -35,26 +33,46 @@ pub(super) struct Entry {
 /// What a claim in hand is doing.
 #[derive(Debug)]
 pub(super) enum Kind {
-    Held { hold: Arc<Hold>, lease: Lease, weight: Option<u32> },
+    Held {
+        hold: Arc<Hold>,
+        lease: Lease,
+        /// Lower the weight to this with every renewal.
+        weight: Option<u32>,
+        /// The place from which it was granted.
+        ticket: Option<Ticket>,
+    },
     Waiting(Waiter),
     Leaving(Leaving),
 }
 
-/// A call that waits for its turn.
+/// A claim that waits for its turn, and the calls that wait for it: several if a caller repeats a
+/// call under an id of its own.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) place: Place,
-    pub(super) reply: oneshot::Sender<Verdict>,
-    pub(super) last_fault: LastFault,
-    /// How long the store may be silent before the call fails.
+    pub(super) calls: Vec<(oneshot::Sender<Verdict>, LastFault)>,
+    /// How long the store may be silent before the calls fail.
     pub(super) patience: Duration,
+}
+
+impl Waiter {
+    pub(super) fn tell(self, verdict: &Verdict) {
+        for (reply, _) in self.calls {
+            // If the call has gone meanwhile, its own clean-up releases the claim.
+            let _ = reply.send(verdict.clone());
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    entries: HashMap<ClaimId, Entry>,
+    pub(super) entries: HashMap<ClaimId, Entry>,
     timers: BTreeSet<(Moment, ClaimId)>,
-    early: VecDeque<(ClaimId, Ticket, u64)>,
+    pub(super) early: VecDeque<(ClaimId, Ticket, u64)>,
+    /// Calls under way under ids of their callers'.
+    pub(super) callers: Callers,
+    /// Something came in since the last plan, even if it has gone again.
+    used: bool,
     idle_since: Option<Moment>,
     /// When the keeper will look again without being woken.
     pub(super) wake_at: Moment,
@@ -72,6 +90,7 @@ impl Table {
     /// Puts a claim under its timer; the same claim in another role is replaced.
     pub(super) fn insert(&mut self, claim: Claim, kind: Kind, at: Moment) {
         self.remove(&claim.id);
+        self.used = true;
         self.timers.insert((at, claim.id));
         self.entries.insert(claim.id, Entry { claim, kind, timer: Some(at) });
     }
@@ -84,22 +103,28 @@ impl Table {
         Some(entry)
     }
 
+    pub(super) fn holds(&self, id: &ClaimId) -> bool {
+        matches!(self.entries.get(id), Some(Entry { kind: Kind::Held { .. }, .. }))
+    }
+
+    /// Takes out a claim that is held or waits; a release under way goes on.
+    pub(super) fn forget(&mut self, id: &ClaimId) {
+        if !matches!(self.entries.get(id), Some(Entry { kind: Kind::Leaving(_), .. })) {
+            self.remove(id);
+        }
+    }
+
     /// Takes out everybody who waits.
     pub(super) fn remove_waiters(&mut self) -> Vec<Waiter> {
         let waiting = |entry: &Entry| matches!(entry.kind, Kind::Waiting(_));
         let ids: Vec<_> =
             self.entries.iter().filter(|(_, entry)| waiting(entry)).map(|(id, _)| *id).collect();
-        let removed = ids.iter().filter_map(|id| self.remove(id));
-        removed
-            .filter_map(|entry| match entry.kind {
-                Kind::Waiting(waiter) => Some(waiter),
-                Kind::Held { .. } | Kind::Leaving(_) => None,
-            })
-            .collect()
+        ids.iter().filter_map(|id| self.take_waiter(id)).collect()
     }
 
     /// The keeper before this one is gone, and with it the calls it had under way.
     pub(super) fn revive(&mut self, now: Moment) {
+        self.idle_since = None;
         let ids: Vec<_> = self.entries.keys().copied().collect();
         for id in ids {
             match self.entries.get_mut(&id).map(|entry| &mut entry.kind) {
@@ -112,7 +137,7 @@ impl Table {
         }
     }
 
-    fn set_timer(&mut self, id: ClaimId, at: Option<Moment>) {
+    pub(super) fn set_timer(&mut self, id: ClaimId, at: Option<Moment>) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(before) = std::mem::replace(&mut entry.timer, at) {
             self.timers.remove(&(before, id));
@@ -133,7 +158,13 @@ impl Table {
         if !plan.renewals.is_empty() || !plan.heartbeats.is_empty() {
             self.join_others(now, &mut plan);
         }
-        if self.entries.is_empty() && !busy {
+        if std::mem::take(&mut self.used) {
+            self.idle_since = None;
+        }
+        if self.entries.is_empty() {
+            if busy {
+                self.idle_since = None;
+            }
             let since = *self.idle_since.get_or_insert(now);
             plan.stop = now.since(since) >= LINGER;
             plan.wake_at = since.after(LINGER).min(now.after(nap));
@@ -188,12 +219,13 @@ impl Table {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let claim = entry.claim.clone();
         let next = match &mut entry.kind {
-            Kind::Held { hold, lease, weight } => {
+            Kind::Held { hold, lease, weight, .. } => {
                 let until = hold.valid_until().unwrap_or(now);
-                plan.renewal_patience = least(plan.renewal_patience, lease.patience(now, until));
+                let patience = lease.patience(now, until);
                 let mut renewal = Renewal::hold(claim, hold.settings.lease());
                 renewal.weight = *weight;
-                plan.renewals.push(renewal);
+                plan.renewals.push((renewal, patience));
+                hold.set_failing(true);
                 lease.sent();
                 match lease.due(now, until) {
                     Due::Later(at) => Some(at),
@@ -202,8 +234,8 @@ impl Table {
             }
             Kind::Waiting(waiter) => {
                 let place = &mut waiter.place;
-                plan.heartbeat_patience = least(plan.heartbeat_patience, place.interval());
-                plan.heartbeats.push(Renewal::place(claim, place.span(), place.ticket));
+                let renewal = Renewal::place(claim, place.span(), place.ticket);
+                plan.heartbeats.push((renewal, place.interval()));
                 place.sent();
                 None
             }
@@ -215,163 +247,24 @@ impl Table {
         self.set_timer(id, next);
     }
 
-    fn lose(&mut self, id: ClaimId, reason: Reason, effects: &mut Vec<Effect>) {
+    pub(super) fn lose(&mut self, id: ClaimId, reason: Reason, effects: &mut Vec<Effect>) {
         if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&id) {
             effects.push(Effect::Lost(hold, reason));
         }
     }
 
-    /// A renewal or heartbeat sent at `sent_at` was answered.
-    pub(super) fn answered(
-        &mut self,
-        id: ClaimId,
-        asked: Asked,
-        sent_at: Moment,
-        now: Moment,
-        answer: Result<Standing, Fault>,
-    ) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        match self.entries.get(&id).map(|entry| &entry.kind) {
-            Some(Kind::Held { .. }) => {
-                self.answered_holder(id, asked, sent_at, now, &answer, &mut effects);
-            }
-            Some(Kind::Waiting(_)) => self.answered_waiter(id, sent_at, now, answer),
-            Some(Kind::Leaving(_)) | None => {}
-        }
-        effects
-    }
-
-    fn answered_holder(
-        &mut self,
-        id: ClaimId,
-        asked: Asked,
-        sent_at: Moment,
-        now: Moment,
-        answer: &Result<Standing, Fault>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(Entry { kind: Kind::Held { hold, lease, .. }, .. }) = self.entries.get_mut(&id)
-        else {
-            return;
-        };
-        let settings = &hold.settings;
-        match (asked, answer) {
-            (Asked::Ttl, Ok(Standing::Held { .. })) => {
-                let margin = hold.valid_until().unwrap_or(now).since(now);
-                if !hold.extend(settings.validity.until(sent_at, settings.ttl)) {
-                    // Confirmed too late: our own clock has ended the hold, and lost is final.
-                    return self.lose(id, Reason::Expired, effects);
-                }
-                lease.confirmed(sent_at);
-                effects.push(Effect::Renewed(Arc::clone(hold), margin));
-            }
-            // A last heartbeat from the time of waiting: it asked for a place, not for a ttl.
-            (Asked::Place, Ok(Standing::Held { .. })) => {
-                hold.extend(settings.validity.until(sent_at, settings.wait.place));
-            }
-            (Asked::Place, Ok(Standing::Waiting(_)) | Err(_)) => return,
-            (Asked::Ttl, Ok(Standing::Waiting(_))) | (_, Ok(_)) => {
-                return self.lose(id, Reason::Gone, effects);
-            }
-            (Asked::Ttl, Err(_)) => {
-                if lease.failed(now) {
-                    effects.push(Effect::AtRisk(Arc::clone(hold)));
-                }
-            }
-        }
-        self.set_timer(id, Some(now));
-    }
-
-    fn answered_waiter(
-        &mut self,
-        id: ClaimId,
-        sent_at: Moment,
-        now: Moment,
-        answer: Result<Standing, Fault>,
-    ) {
-        let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get_mut(&id) else {
-            return;
-        };
-        let place = &mut waiter.place;
-        let verdict = match answer {
-            Ok(Standing::Waiting(standing)) => {
-                if standing.ticket >= place.ticket {
-                    place.confirmed(standing, sent_at, now);
-                }
-                let next = place.next();
-                return self.set_timer(id, next);
-            }
-            Ok(Standing::Held { fence }) => {
-                Verdict::Granted { fence, until: place.held_until(sent_at) }
-            }
-            Ok(_) => Verdict::Gone,
-            Err(fault) => {
-                *lock(&waiter.last_fault) = Some(fault.clone());
-                if fault.is_transient() && place.silent_for(now) < waiter.patience {
-                    place.failed(now);
-                    let next = place.next();
-                    return self.set_timer(id, next);
-                }
-                Verdict::Failed(fault)
-            }
-        };
-        self.tell(id, verdict);
-    }
-
-    /// Ends a wait. If the call has gone meanwhile, its own clean-up releases the claim.
-    fn tell(&mut self, id: ClaimId, verdict: Verdict) {
-        if let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.remove(&id) {
-            let _ = waiter.reply.send(verdict);
+    pub(super) fn tell(&mut self, id: ClaimId, verdict: &Verdict) {
+        if let Some(waiter) = self.take_waiter(&id) {
+            waiter.tell(verdict);
         }
     }
 
-    /// A release was answered. True if it is done with, one way or the other.
-    pub(super) fn released(&mut self, id: ClaimId, now: Moment, answer: &Result<(), Fault>) {
-        let Some(Entry { kind: Kind::Leaving(leaving), .. }) = self.entries.get_mut(&id) else {
-            return;
-        };
-        if answer.as_ref().is_err_and(Fault::is_transient) && leaving.failed(now) {
-            let next = leaving.next();
-            self.set_timer(id, next);
-        } else {
-            self.remove(&id);
+    /// Takes out one who waits.
+    pub(super) fn take_waiter(&mut self, id: &ClaimId) -> Option<Waiter> {
+        match self.entries.get(id)?.kind {
+            Kind::Waiting(_) => self.remove(id).and_then(waiter),
+            Kind::Held { .. } | Kind::Leaving(_) => None,
         }
-    }
-
-    /// The store says that a waiting claim was granted.
-    pub(super) fn granted(&mut self, id: ClaimId, ticket: Ticket, fence: u64) {
-        match self.entries.get(&id).map(|entry| &entry.kind) {
-            // A push is trusted only under the ticket last acknowledged: without this a delayed
-            // push of an earlier grant, long expired, would make two holders.
-            Some(Kind::Waiting(waiter)) if waiter.place.ticket == ticket => {
-                let until = waiter.place.grant_until();
-                self.tell(id, Verdict::Granted { fence, until });
-            }
-            Some(_) => {}
-            // It may have overtaken the answer to its own ask.
-            None => {
-                if self.early.len() == EARLY_MAX {
-                    self.early.pop_front();
-                }
-                self.early.push_back((id, ticket, fence));
-            }
-        }
-    }
-
-    /// The fence of a push that came before the place it belongs to was known.
-    pub(super) fn take_early(&mut self, id: ClaimId, ticket: Ticket) -> Option<u64> {
-        let at = self.early.iter().position(|&(early, ..)| early == id)?;
-        let (_, pushed, fence) = self.early.remove(at)?;
-        (pushed == ticket).then_some(fence)
-    }
-
-    /// An operator broke a hold.
-    pub(super) fn broken(&mut self, id: ClaimId) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if matches!(self.entries.get(&id), Some(Entry { kind: Kind::Held { .. }, .. })) {
-            self.lose(id, Reason::Broken, &mut effects);
-        }
-        effects
     }
 
     /// From now on every renewal asks for this weight.
@@ -382,14 +275,17 @@ impl Table {
     }
 }
 
+fn waiter(entry: Entry) -> Option<Waiter> {
+    match entry.kind {
+        Kind::Waiting(waiter) => Some(waiter),
+        Kind::Held { .. } | Kind::Leaving(_) => None,
+    }
+}
+
 fn due_at(next: Option<Moment>, now: Moment) -> Due {
     match next {
         Some(at) if at > now => Due::Later(at),
         Some(_) => Due::Renew,
         None => Due::Later(Moment::from_micros(u64::MAX)),
     }
-}
-
-fn least(one: Option<Duration>, other: Duration) -> Option<Duration> {
-    Some(one.map_or(other, |one| one.min(other)))
 }

@@ -1,5 +1,6 @@
 //! The one background task: does what the table says is due, and tells it what came back.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use distlock_core::{Claim, Fault, How, Push, Renewal, Standing, Streaming, Target};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use tokio::runtime::Id;
 
 use super::plan::{Asked, Plan};
 use super::{Keeper, RELEASE_MAX, lock};
@@ -25,6 +27,7 @@ pub(super) async fn run(
     keeper: Arc<Keeper>,
     generation: u64,
     mut pushes: Streaming<'static, Push>,
+    mut heir: Heir,
 ) {
     let mut calls = Calls::new();
     let mut listening = true;
@@ -40,6 +43,26 @@ pub(super) async fn run(
             Some(()) = calls.next(), if !calls.is_empty() => {}
             () = keeper.wake.notified() => {}
             () = tokio::time::sleep(wake_at.since(now)) => {}
+        }
+    }
+    heir.generation = NOBODY;
+}
+
+/// No task has this number.
+const NOBODY: u64 = 0;
+
+/// Sees to it that the claims are looked after if the task's runtime ends under it, even before
+/// the task has run for the first time.
+pub(super) struct Heir {
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) generation: u64,
+    pub(super) home: Id,
+}
+
+impl Drop for Heir {
+    fn drop(&mut self) {
+        if self.generation != NOBODY {
+            self.keeper.move_from(self.home, self.generation);
         }
     }
 }
@@ -64,57 +87,55 @@ fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
 /// Starts the calls of a plan. They run side by side, so a slow one delays no other.
 fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
     keeper.announce(plan.effects);
-    let patience = plan.renewal_patience.unwrap_or_default();
     for batch in chunks(plan.renewals, RENEWALS_MAX) {
-        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Ttl, patience)));
+        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Ttl)));
     }
     let mut heartbeats = plan.heartbeats;
-    heartbeats.sort_unstable_by(|a, b| a.claim.cmp(&b.claim));
-    let patience = plan.heartbeat_patience.unwrap_or_default();
+    heartbeats.sort_unstable_by(|(a, _), (b, _)| a.claim.cmp(&b.claim));
     for batch in chunks(heartbeats, HEARTBEATS_MAX) {
-        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Place, patience)));
+        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Place)));
     }
     for (claim, how) in plan.releases {
         calls.push(Box::pin(release(Arc::clone(keeper), claim, how)));
     }
 }
 
-fn chunks(all: Vec<Renewal>, most: usize) -> Vec<Vec<Renewal>> {
-    if all.is_empty() {
-        return Vec::new();
-    }
+fn chunks<T: Clone>(all: Vec<T>, most: usize) -> Vec<Vec<T>> {
     if all.len() <= most {
-        return vec![all];
+        return if all.is_empty() { Vec::new() } else { vec![all] };
     }
-    all.chunks(most).map(<[Renewal]>::to_vec).collect()
+    all.chunks(most).map(<[T]>::to_vec).collect()
 }
 
-/// Renews a batch and reports each answer as it comes; whoever was not answered in time is
-/// reported as a fault.
-async fn renew(keeper: Arc<Keeper>, batch: Vec<Renewal>, asked: Asked, patience: Duration) {
+/// Renews a batch and reports each answer as it comes. Whoever is not answered in its own time is
+/// reported as a fault; an answer that comes later still counts.
+async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Asked) {
     let sent_at = keeper.clock.now();
-    let mut unanswered = vec![true; batch.len()];
+    let (renewals, patience): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+    let mut unanswered: BTreeSet<_> = patience.iter().copied().zip(0..).collect();
     let report = |index: usize, answer: Result<Standing, Fault>| {
-        let Some(renewal) = batch.get(index) else { return };
+        let Some(renewal) = renewals.get(index) else { return };
         let now = keeper.clock.now();
         let effects = keeper.table().answered(renewal.claim.id, asked, sent_at, now, answer);
         keeper.announce(effects);
     };
-    let listen = async {
-        let mut answers = keeper.backend.renew(&batch);
-        while let Some((index, answer)) = answers.next().await {
-            if let Some(waits) = unanswered.get_mut(index) {
-                *waits = false;
+    let mut answers = keeper.backend.renew(&renewals);
+    while let Some(&(soonest, _)) = unanswered.first() {
+        let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
+        match tokio::time::timeout(left, answers.next()).await {
+            Ok(Some((index, answer))) => {
+                unanswered.remove(&(patience.get(index).copied().unwrap_or_default(), index));
+                report(index, answer);
             }
-            report(index, answer);
+            Ok(None) => break,
+            Err(_) => {
+                let (_, index) = unanswered.pop_first().unwrap_or_default();
+                report(index, Err(Fault::transient("renew in time", "no answer")));
+            }
         }
-    };
-    let silence = match tokio::time::timeout(patience, listen).await {
-        Ok(()) => Fault::transient("renew", "the backend did not answer for this claim"),
-        Err(elapsed) => Fault::transient("renew in time", elapsed),
-    };
-    for (index, _) in unanswered.iter().enumerate().filter(|(_, waits)| **waits) {
-        report(index, Err(silence.clone()));
+    }
+    for (_, index) in unanswered {
+        report(index, Err(Fault::transient("renew", "the backend did not answer for this claim")));
     }
 }
 
@@ -141,6 +162,7 @@ fn pushed(keeper: &Keeper, push: Push) {
             let effects = keeper.table().broken(id);
             keeper.announce(effects);
         }
+        Push::Interrupted => keeper.table().hurry(keeper.clock.now()),
         // Messages of a later version are hints that we do not know how to use.
         _ => {}
     }

@@ -1,0 +1,195 @@
+//! A redis-server of a test's own.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to start.
+const START_MAX: Duration = Duration::from_secs(20);
+
+const PASS: &str = include_str!("lua/pass.lua");
+
+/// What a server is started with beside the port.
+#[derive(Clone, Debug, Default)]
+pub struct RedisServerOptions {
+    /// Further arguments, such as `--appendonly yes`.
+    pub args: Vec<String>,
+}
+
+/// A redis-server on a free port of the loopback interface, without persistence unless asked for.
+/// It dies with this value, and its folder with it.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Option<Child>,
+    program: &'static str,
+    port: u16,
+    folder: PathBuf,
+    args: Vec<String>,
+}
+
+impl RedisServer {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If there is no redis-server on the PATH, or it does not start.
+    pub fn start() -> Self {
+        Self::start_with(RedisServerOptions::default())
+    }
+
+    /// Starts a server with further arguments.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_with(options: RedisServerOptions) -> Self {
+        let folder = own_folder();
+        let mut server = Self {
+            child: None,
+            program: "redis-server",
+            port: free_port(),
+            folder,
+            args: options.args,
+        };
+        server.run();
+        server
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL it answers under.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Kills it without warning.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A server that is gone already is as dead as one can be.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again on the same port and folder.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.run();
+    }
+
+    /// Stops it in its tracks: it keeps its connections and answers nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the process cannot be signalled.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    ///
+    /// If the process cannot be signalled.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Sends one command over a connection of its own and returns the raw reply.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be reached.
+    pub fn command(&self, words: &[&str]) -> String {
+        let mut reply = String::new();
+        self.try_command(words, &mut reply).expect("the server answers");
+        reply
+    }
+
+    /// Lets time pass for all locks on this server, by making everything on it older.
+    ///
+    /// # Panics
+    ///
+    /// If the server cannot be reached.
+    pub fn pass(&self, while_: Duration) {
+        let reply = self.command(&["EVAL", PASS, "0", &while_.as_millis().to_string()]);
+        assert!(reply.contains("OK"), "time does not pass: {reply}");
+    }
+
+    fn try_command(&self, words: &[&str], reply: &mut String) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "*{}\r\n", words.len())?;
+        for word in words {
+            write!(stream, "${}\r\n{word}\r\n", word.len())?;
+        }
+        write!(stream, "*1\r\n$4\r\nQUIT\r\n")?;
+        stream.read_to_string(reply)?;
+        if let Some(end) = reply.rfind("+OK\r\n") {
+            reply.truncate(end);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) {
+        let child = Command::new(self.program)
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+            .arg("--dir")
+            .arg(&self.folder)
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server is on the PATH: `make setup` installs it");
+        self.child = Some(child);
+        let started = Instant::now();
+        let mut reply = String::new();
+        while self.try_command(&["PING"], &mut reply).is_err() || !reply.starts_with("+PONG") {
+            assert!(started.elapsed() < START_MAX, "redis-server does not start: {reply}");
+            reply.clear();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        let done = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(done.expect("kill is on the PATH").success(), "could not signal {pid}");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        // What cannot be removed lies in the system's folder for temporary things.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A port that nobody listens on. Somebody else may take it first; then the start fails loudly.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// A folder that no other server of any test uses.
+fn own_folder() -> PathBuf {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let name = format!("distlock-test-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).expect("the folder for temporary things is writable");
+    folder
+}

@@ -1,0 +1,68 @@
+//! What an error of the client crate or the server means: try again, or mend it first.
+
+use distlock_core::Fault;
+use redis::RedisError;
+
+/// Answers of a server that is starting, failing over, moving slots, or short of something.
+const PASSING: [&str; 14] = [
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "MISCONF",
+    "BUSY",
+    "OOM",
+    "NOSCRIPT",
+    "UNBLOCKED",
+    "NOMASTERLINK",
+];
+
+/// Turns an error into a fault. `action` completes "could not …".
+pub(super) fn fault(action: &'static str, error: RedisError) -> Fault {
+    if is_passing(&error) {
+        Fault::transient(action, error)
+    } else {
+        Fault::permanent(action, error)
+    }
+}
+
+/// True if the same call may succeed later.
+fn is_passing(error: &RedisError) -> bool {
+    if let Some(code) = code(error) {
+        return PASSING.contains(&code);
+    }
+    !matches!(
+        error.kind(),
+        redis::ErrorKind::AuthenticationFailed
+            | redis::ErrorKind::InvalidClientConfig
+            | redis::ErrorKind::UnexpectedReturnType
+            | redis::ErrorKind::RESP3NotSupported
+    )
+}
+
+/// The code in front of a server's error, also if it comes from inside a script.
+fn code(error: &RedisError) -> Option<&str> {
+    let code = error.code()?;
+    // A denial inside a script has no code of its own.
+    let inside = error.detail().filter(|_| code == "ERR");
+    let inner = inside.and_then(|detail| detail.split_whitespace().next());
+    Some(inner.filter(|word| PASSING.contains(word)).unwrap_or(code))
+}
+
+/// True if the connection is of no use any more: broken, silent, or to a server that may not write.
+pub(super) fn ends_connection(error: &RedisError) -> bool {
+    error.is_io_error()
+        || error.is_timeout()
+        || error.is_connection_dropped()
+        || error.is_unrecoverable_error()
+        || matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+}
+
+/// True if the user may not do this.
+pub(super) fn is_denied(error: &RedisError) -> bool {
+    matches!(code(error), Some("NOPERM"))
+}

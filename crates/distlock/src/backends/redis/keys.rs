@@ -1,0 +1,135 @@
+//! Where things lie in the store: one main key and its side keys, all in one slot.
+
+use distlock_core::Key;
+
+/// What follows the main key's name in the names of its side keys, in the order of the scripts'
+/// `KEYS`.
+const SIDES: [&str; 8] = ["f", "s", "qx", "qs", "c", "p", "d", "x"];
+
+/// The prefix of side keys in bare mode, where main keys have none.
+const BARE_PREFIX: &str = "distlock-side";
+
+/// How keys are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Namespace(String);
+
+impl Namespace {
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// True if main keys are the keys themselves, as foreign clients write them.
+    pub(super) fn is_bare(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The key that foreign clients would see, and that excludes them.
+    pub(super) fn main(&self, key: &Key) -> String {
+        if self.is_bare() { key.to_string() } else { format!("{}:{{{}}}", self.0, escape(key)) }
+    }
+
+    /// All keys of one lock: main first.
+    pub(super) fn all(&self, key: &Key) -> [String; 9] {
+        let main = self.main(key);
+        std::array::from_fn(|index| match index.checked_sub(1) {
+            None => main.clone(),
+            Some(side) if self.is_bare() => {
+                format!("{BARE_PREFIX}:{{{}}}:{}:{main}", hash_tag(&main), SIDES[side])
+            }
+            Some(side) => format!("{main}:{}", SIDES[side]),
+        })
+    }
+
+    /// A pattern that matches the main keys whose names begin with `prefix`.
+    pub(super) fn pattern(&self, prefix: &str) -> String {
+        format!("{}:{{{}*}}", glob_escape(&self.0), glob_escape(&percent_escape(prefix)))
+    }
+
+    /// The key behind a main key.
+    pub(super) fn key_of(&self, main: &str) -> Option<Key> {
+        let inner = main.strip_prefix(&self.0)?.strip_prefix(":{")?.strip_suffix('}')?;
+        Key::new(percent_unescape(inner)?).ok()
+    }
+
+    /// The channel of one client, on a server that is not part of a cluster.
+    pub(super) fn channel(&self) -> String {
+        format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.0 })
+    }
+}
+
+fn escape(key: &Key) -> String {
+    percent_escape(key.as_str())
+}
+
+/// Braces would move the hash tag, and with it the slot; the percent sign keeps it reversible.
+fn percent_escape(text: &str) -> String {
+    text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+fn percent_unescape(text: &str) -> Option<String> {
+    let plain = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
+    (percent_escape(&plain) == text).then_some(plain)
+}
+
+/// The part of a name that decides its slot in a cluster.
+fn hash_tag(name: &str) -> &str {
+    let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(name)
+}
+
+fn glob_escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(namespace: &str, key: &str) -> [String; 9] {
+        Namespace::new(namespace).all(&Key::new(key).unwrap())
+    }
+
+    #[test]
+    fn names_that_look_alike_do_not_meet() {
+        let pairs = [
+            (("n", "foo"), ("n", "foo:q")),
+            (("a", "b:c"), ("a:b", "c")),
+            (("n", "%7B"), ("n", "{")),
+            (("n", "a}:f"), ("n", "a")),
+            (("", "x"), ("", "distlock-side:{x}:f:x")),
+        ];
+        for ((n1, k1), (n2, k2)) in pairs {
+            let (one, two) = (all(n1, k1), all(n2, k2));
+            assert!(one.iter().all(|name| !two.contains(name)) || n1.is_empty(), "{one:?} {two:?}");
+            assert_ne!(one[0], two[0]);
+        }
+    }
+
+    #[test]
+    fn a_bare_main_key_is_the_key_byte_for_byte() {
+        assert_eq!(all("", "lock:{a}b")[0], "lock:{a}b");
+        assert_eq!(hash_tag(&all("", "lock:{a}b")[1]), "a");
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_of_a_lock_has_one_hash_tag_and_reads_back(key in "[\\PC{}%:\\x00\n]{1,40}") {
+            let namespace = Namespace::new("ns");
+            let key = Key::new(key).unwrap();
+            let names = namespace.all(&key);
+            for name in &names {
+                prop_assert_eq!(hash_tag(name), escape(&key));
+            }
+            prop_assert_eq!(namespace.key_of(&names[0]), Some(key));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+-- Asks once for a claim that may have to wait.
+--
+-- Returns {'granted', fence} | {'busy', ticket or '', ahead, ms until a lease ends or -1, holder..}
+--       | {'conflict'} | {'full'} | {'dead'}
+-- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
+-- nothing for a holder of which nothing is known.
+local function busy(ticket)
+  local answer = {
+    'busy', ticket and whole(ticket) or '', ahead(order_now(), ask.exclusive, ticket), retry_after(),
+  }
+  local last, ends = held, held and held.ends
+  if held and held.kind == 'shared' then
+    local found = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
+    last, ends = details_of(found[1]), number(found[2])
+  end
+  if last and last.fence then
+    for _, value in ipairs({
+      last.owner, last.reason, whole(last.fence), whole(last.weight), last.exclusive and 1 or 0,
+      last.group, whole(now - last.since), ends and whole(ends - now) or '-1',
+    }) do
+      answer[#answer + 1] = value
+    end
+  end
+  return answer
+end
+
+-- The fence under which a thread of work is inside, if it is.
+local function inside(reentry)
+  if reentry == '' or not held or held.kind ~= 'exclusive' then
+    return nil
+  elseif held.reentry == reentry then
+    return held.fence
+  end
+  for _, sibling in ipairs(call('ZRANGE', sharers, 0, -1)) do
+    local h = details_of(sibling)
+    if h.reentry == reentry then
+      return h.fence
+    end
+  end
+  return nil
+end
+
+local function grant(fence)
+  ask.fence = fence
+  if ask.exclusive then
+    put_exclusive(ask, now + ttl)
+  else
+    put_shared(ask, now + ttl)
+  end
+  return { 'granted', whole(fence) }
+end
+
+local function queue(place)
+  local ticket = mint(now_us)
+  call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
+  call('HSET', details, id, pack(ask), '~o', ask.order)
+  call('ZADD', places, 0, 'c:' .. client .. ':' .. id)
+  if ask.reentry ~= '' then
+    call('ZADD', places, 0, 'r:' .. ask.reentry .. ':' .. id)
+  end
+  hear(ask, now + place)
+  return busy(ticket)
+end
+
+local function answer()
+  local place = number(ARGV[15])
+  if call('ZSCORE', graves, id) then
+    return { 'dead' }
+  elseif held and held.id == id then
+    extend_main(ttl)
+    return { 'granted', whole(held.fence) }
+  elseif call('ZSCORE', sharers, id) then
+    local fence = details_of(id).fence
+    extend_sharer(id, ttl)
+    return { 'granted', whole(fence) }
+  end
+  local ticket = ticket_of(id)
+  if ticket then
+    if place then
+      hear(details_of(id), now + place)
+    end
+    return busy(ticket)
+  end
+  local order = order_now()
+  local waiting = call('ZCARD', queue_x) + call('ZCARD', queue_s)
+  if (held or waiting > 0) and order and order ~= ask.order then
+    return { 'conflict' }
+  end
+  local reentered = inside(ask.reentry)
+  if reentered then
+    return grant(reentered)
+  elseif ahead(ask.order, ask.exclusive, nil) == 0 and fits(ask) then
+    return grant(mint(number(ask.floor) or now_us))
+  elseif not place then
+    return busy(nil)
+  elseif waiting >= number(ARGV[16]) then
+    return { 'full' }
+  end
+  return queue(place)
+end
+
+settle()
+local result = answer()
+keep_counter(max(ttl, number(ARGV[15]) or 0))
+return result

@@ -1,0 +1,369 @@
+-- The law, restated: who may hold what. The original is crates/distlock-core/src/law; every rule
+-- here has its twin there, and random operations compare the two.
+--
+-- main     a string: an exclusive holder (see exclusive_text), or '~shared <group>\n<order>' as long
+--          as sharers live. Anything else was put there by a foreign client and holds exclusively.
+--          A claim that was released but keeps the key goes by 'kept:<claim>', here as anywhere.
+-- sharers  zset claim -> end of lease. Beside an exclusive main: the other claims of its thread of
+--          work; main carries the one that ends last. They count only as long as main says so.
+-- queues   zset claim -> ticket, one for exclusive and one for shared claims.
+-- clients  zset client -> moment until which its places live.
+-- places   zset of 'c:<client>:<claim>' and 'r:<reentry>:<claim>', all of score 0: who waits for
+--          whom, found by prefix.
+-- details  hash claim -> pack(..), '~w' -> sum of the sharers' weights, '~o' -> order of the queue.
+-- graves   zset claim -> moment until which it stays dead.
+
+local GRAVES_MAX = 10000
+local SLICE = 500 -- unpack breaks at about 8000
+local SLACK = 60000
+
+local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
+local pushes = 0
+
+local function lines(text)
+  local parts = {}
+  for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
+    parts[#parts + 1] = part
+  end
+  return parts
+end
+
+local function pack(h)
+  return table.concat({
+    h.owner, h.reason, whole(h.weight), whole(h.capacity), h.group, h.reentry, h.client,
+    whole(h.since), h.fence and whole(h.fence) or '', h.floor or '', h.order,
+  }, '\n')
+end
+
+local function unpack_details(claim, text)
+  local p = lines(text)
+  return {
+    id = claim, owner = p[1], reason = p[2], weight = number(p[3]), capacity = number(p[4]),
+    group = p[5], reentry = p[6], client = p[7], since = number(p[8]), fence = number(p[9]),
+    floor = p[10], order = p[11], exclusive = p[3] == p[4],
+  }
+end
+
+local function details_of(claim)
+  local text = call('HGET', details, claim)
+  return text and unpack_details(claim, text)
+end
+
+-- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
+-- whoever comes by in time removes it piece by piece, with all that belongs to it.
+local function outlive(key, until_)
+  local left = call('PTTL', key)
+  until_ = until_ + SLACK
+  if left == -1 or (left >= 0 and now + left < until_) then
+    call('PEXPIREAT', key, whole(until_))
+  end
+end
+
+local function push(to, text)
+  if push_verb ~= '' then
+    -- Denied or not, the grant stands: the waiter's next heartbeat tells.
+    redis.pcall(push_verb, push_channel .. to, text)
+    pushes = pushes + 1
+  end
+end
+
+local function read_main()
+  local text = call('GET', main)
+  if not text then
+    held = nil
+    return
+  end
+  local left = call('PTTL', main)
+  local ends = left >= 0 and now + left or nil
+  if string.sub(text, 1, 8) == '~shared ' then
+    local p = lines(string.sub(text, 9))
+    held = { kind = 'shared', group = p[1], order = p[2], ends = ends }
+    return
+  end
+  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
+  local p = rest and lines(rest)
+  if p and #p == 8 and string.match(string.gsub(holder, '^kept:', ''), '^%x+$') then
+    held = {
+      kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
+      order = p[3], client = p[4], group = p[5], reentry = p[6], since = number(p[7]),
+      capacity = number(p[8]), weight = number(p[8]), exclusive = true, ends = ends,
+    }
+  else
+    held = { kind = 'foreign', ends = ends }
+  end
+end
+
+local function write_exclusive(h, ends)
+  h.kind, h.exclusive, h.ends = 'exclusive', true, ends
+  held = h
+  call('SET', main, exclusive_text(h), 'PXAT', whole(ends))
+end
+
+local function write_sibling(h, ends)
+  call('ZADD', sharers, whole(ends), h.id)
+  call('HSET', details, h.id, pack(h))
+  outlive(sharers, ends)
+  outlive(details, ends)
+end
+
+-- A thread of work may be inside with several claims: main carries the last to end.
+local function put_exclusive(h, ends)
+  if not held then
+    write_exclusive(h, ends)
+  elseif ends > held.ends then
+    write_sibling(held, held.ends)
+    write_exclusive(h, ends)
+  else
+    write_sibling(h, ends)
+  end
+end
+
+local function write_shared(ends)
+  held.ends = max(held.ends or 0, ends)
+  call('SET', main, '~shared ' .. held.group .. '\n' .. held.order, 'PXAT', whole(held.ends))
+  outlive(sharers, held.ends)
+  outlive(details, held.ends)
+end
+
+local function put_shared(h, ends)
+  held = held or { kind = 'shared', group = h.group, order = h.order }
+  call('ZADD', sharers, whole(ends), h.id)
+  call('HSET', details, h.id, pack(h))
+  call('HINCRBY', details, '~w', whole(h.weight))
+  write_shared(ends)
+end
+
+-- Forgets sharers, whole slices at a time.
+local function drop_sharers(claims)
+  local weight = 0
+  for _, text in ipairs(call('HMGET', details, unpack(claims))) do
+    weight = weight + (text and unpack_details('', text).weight or 0)
+  end
+  call('ZREM', sharers, unpack(claims))
+  call('HDEL', details, unpack(claims))
+  if held and held.kind == 'shared' then
+    call('HINCRBY', details, '~w', whole(-weight))
+  end
+end
+
+local function drop_sharers_until(moment)
+  repeat
+    local ended = call('ZRANGEBYSCORE', sharers, '-inf', moment, 'LIMIT', 0, SLICE)
+    if #ended > 0 then
+      drop_sharers(ended)
+    end
+  until #ended < SLICE
+end
+
+-- The last sharer takes main along; a thread of work that goes on gets it for its next claim.
+local function after_leaving()
+  if held.kind == 'shared' and call('EXISTS', sharers) == 0 then
+    call('DEL', main)
+    call('HDEL', details, '~w')
+    held = nil
+  end
+end
+
+local function drop_main()
+  call('DEL', main)
+  held = nil
+  local last = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
+  if last[1] then
+    local sibling = details_of(last[1])
+    drop_sharers({ last[1] })
+    write_exclusive(sibling, number(last[2]))
+  end
+end
+
+local function purge_holders()
+  if held and held.kind ~= 'foreign' then
+    drop_sharers_until(whole(now))
+    after_leaving()
+  else
+    -- Main has ended, was deleted or taken by a foreign client, and with it all sharers' claims.
+    drop_sharers_until('+inf')
+    call('HDEL', details, '~w')
+  end
+end
+
+local function places_of(prefix, most)
+  return call('ZRANGEBYLEX', places, '[' .. prefix, '[' .. prefix .. '\255', 'LIMIT', 0, most)
+end
+
+local function leave_queue(h)
+  call('ZREM', h.exclusive and queue_x or queue_s, h.id)
+  call('ZREM', places, 'c:' .. h.client .. ':' .. h.id, 'r:' .. h.reentry .. ':' .. h.id)
+  if call('EXISTS', places) == 0 then
+    call('HDEL', details, h.id, '~o')
+  else
+    call('HDEL', details, h.id)
+  end
+end
+
+-- Without places a client's heartbeat means nothing here.
+local function forget_client(name)
+  if #places_of('c:' .. name .. ':', 1) == 0 then
+    call('ZREM', clients, name)
+  end
+end
+
+local function purge_waiters()
+  repeat
+    local dead = call('ZRANGEBYSCORE', clients, '-inf', whole(now), 'LIMIT', 0, SLICE)
+    for _, name in ipairs(dead) do
+      repeat
+        local left = places_of('c:' .. name .. ':', SLICE)
+        for _, place in ipairs(left) do
+          leave_queue(details_of(string.sub(place, -32)))
+        end
+      until #left < SLICE
+      call('ZREM', clients, name)
+    end
+  until #dead < SLICE
+end
+
+local function order_now()
+  return held and held.order or call('HGET', details, '~o') or nil
+end
+
+-- Could this claim hold beside those who hold now, whoever waits?
+local function fits(h)
+  if not held then
+    return true
+  end
+  return held.kind == 'shared' and not h.exclusive and held.group == h.group
+    and number(call('HGET', details, '~w')) + h.weight <= h.capacity
+end
+
+-- The place that the order serves next, and its ticket.
+local function first(order)
+  local x = call('ZRANGE', queue_x, 0, 0, 'WITHSCORES')
+  local s = call('ZRANGE', queue_s, 0, 0, 'WITHSCORES')
+  local shared_first = s[1]
+    and (not x[1] or order == '2' or (order == '0' and number(s[2]) < number(x[2])))
+  local chosen = shared_first and s or x
+  return chosen[1], number(chosen[2])
+end
+
+-- Moves a waiter to the holders. Its lease is what is left of its place.
+local function enter(h, ticket, fence)
+  local ends = number(call('ZSCORE', clients, h.client))
+  leave_queue(h)
+  forget_client(h.client)
+  h.fence, h.since, h.floor = fence, now, ''
+  if h.exclusive then
+    put_exclusive(h, ends)
+  else
+    put_shared(h, ends)
+  end
+  push(h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
+end
+
+local function ticket_of(claim)
+  return number(call('ZSCORE', queue_x, claim) or call('ZSCORE', queue_s, claim))
+end
+
+local function admit()
+  local order = order_now()
+  local claim, ticket = first(order)
+  while claim do
+    local h = details_of(claim)
+    if not fits(h) then
+      return
+    end
+    local fence = mint(number(h.floor) or now_us)
+    local reentry = h.reentry
+    enter(h, ticket, fence)
+    if reentry ~= '' then
+      -- The rest of the same thread of work is inside now, too.
+      for _, place in ipairs(places_of('r:' .. reentry .. ':', -1)) do
+        local sibling = string.sub(place, -32)
+        enter(details_of(sibling), ticket_of(sibling), fence)
+      end
+    end
+    claim, ticket = first(order)
+  end
+end
+
+local function purge()
+  read_main()
+  purge_holders()
+  purge_waiters()
+  call('ZREMRANGEBYSCORE', graves, '-inf', whole(now))
+end
+
+local function settle()
+  purge()
+  admit()
+end
+
+-- How many waiters the order puts ahead of a ticket, or of a newcomer without one.
+local function ahead(order, exclusive, ticket)
+  local function earlier(queue)
+    if not ticket then
+      return call('ZCARD', queue)
+    end
+    return call('ZCOUNT', queue, '-inf', '(' .. whole(ticket))
+  end
+  local mine, others = exclusive and queue_x or queue_s, exclusive and queue_s or queue_x
+  local first_class = exclusive and '1' or '2'
+  if order == '0' then
+    return earlier(mine) + earlier(others)
+  elseif order == first_class then
+    return earlier(mine)
+  end
+  return earlier(mine) + call('ZCARD', others)
+end
+
+-- Milliseconds until the first lease ends; -1 if none ever does.
+local function retry_after()
+  local ends = held and held.ends
+  local sharer = call('ZRANGE', sharers, 0, 0, 'WITHSCORES')
+  if sharer[2] then
+    ends = math.min(ends or number(sharer[2]), number(sharer[2]))
+  end
+  return ends and whole(max(ends - now, 0)) or '-1'
+end
+
+-- A client was heard of: all its places here live at least until then.
+local function hear(h, until_)
+  if h.client ~= client then
+    until_ = max(until_, number(call('ZSCORE', clients, h.client)))
+    call('ZREM', places, 'c:' .. h.client .. ':' .. h.id)
+    forget_client(h.client)
+    h.client = client
+    call('HSET', details, h.id, pack(h))
+    call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
+  end
+  call('ZADD', clients, 'GT', whole(until_), client)
+  until_ = number(call('ZSCORE', clients, client))
+  for _, key in ipairs({ queue_x, queue_s, clients, places, details }) do
+    outlive(key, until_)
+  end
+end
+
+-- Moves the end of an exclusive lease later, never earlier.
+local function extend_main(span)
+  if held.ends and held.ends < now + span then
+    held.ends = now + span
+    call('PEXPIREAT', main, whole(held.ends))
+  end
+end
+
+-- Moves the end of a sharer's or sibling's lease later, never earlier.
+local function extend_sharer(claim, span)
+  call('ZADD', sharers, 'XX', 'GT', whole(now + span), claim)
+  if held.kind == 'shared' then
+    write_shared(now + span)
+  elseif held.ends < now + span then
+    local h = details_of(claim)
+    drop_sharers({ claim })
+    put_exclusive(h, now + span)
+  end
+end
+
+local function bury(claim, until_)
+  call('ZADD', graves, 'GT', whole(until_), claim)
+  call('ZREMRANGEBYRANK', graves, 0, -GRAVES_MAX - 1)
+  outlive(graves, until_)
+end

@@ -1,0 +1,78 @@
+-- Gives up a claim, or breaks a hold, and admits whoever is next.
+--
+-- Returns 'held' | 'waiting' | 'gone': what the claim was doing until now.
+
+-- The key stays taken until then, but by a claim that is dead.
+local function keep_taken(h, ends)
+  bury(id, ends)
+  h.id, h.reentry = 'kept:' .. id, ''
+  if h.exclusive then
+    put_exclusive(h, ends)
+  else
+    put_shared(h, ends)
+  end
+end
+
+local function give_up()
+  if grave > 0 then
+    bury(id, now + grave)
+  end
+  if ticket_of(id) then
+    local h = details_of(id)
+    leave_queue(h)
+    forget_client(h.client)
+    return 'waiting'
+  elseif held and held.id == id then
+    local h = held
+    drop_main()
+    if keep > 0 then
+      keep_taken(h, now + keep)
+    end
+    return 'held'
+  elseif call('ZSCORE', sharers, id) then
+    local h = details_of(id)
+    drop_sharers({ id })
+    if keep > 0 then
+      keep_taken(h, now + keep)
+    else
+      after_leaving()
+    end
+    return 'held'
+  end
+  return 'gone'
+end
+
+-- Ends every hold with this fence. The claims are buried for the rest of their leases, so that a
+-- retry which is on its way cannot bring them back.
+local function break_holds(fence)
+  local hit = {}
+  local function strike(h, ends)
+    hit[#hit + 1] = h
+    bury(string.sub(h.id, -32), max(ends, now + grave))
+    push(h.client, 'broken ' .. string.sub(h.id, -32))
+  end
+  local main_hit = held and held.fence == fence and held.ends
+  if main_hit then
+    strike(held, held.ends)
+  end
+  local all = call('ZRANGE', sharers, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local h = details_of(all[i])
+    if h.fence == fence then
+      strike(h, number(all[i + 1]))
+      drop_sharers({ all[i] })
+    end
+  end
+  if main_hit then
+    drop_main()
+  elseif held then
+    after_leaving()
+  end
+  return #hit > 0 and 'held' or 'gone'
+end
+
+settle()
+local outcome = broken == '' and give_up() or break_holds(number(broken))
+admit()
+keep_counter(0)
+return outcome

@@ -1,0 +1,17 @@
+-- Renews exclusive holds, each by its main key alone, so that they live through the migration of a
+-- slot and cost next to nothing.
+--
+-- KEYS  the main keys. ARGV  claim id and span in ms of each.
+-- Returns for each its fence, or '' if it is not an exclusive hold of this claim: then stand.lua
+-- knows more.
+local fences = {}
+for i, main in ipairs(KEYS) do
+  local id, span = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  local text = redis.call('GET', main)
+  local fence = text and string.match(text, '^' .. id .. ' (%d+) ')
+  if fence and redis.call('PTTL', main) < span then
+    redis.call('PEXPIRE', main, string.format('%.0f', span))
+  end
+  fences[i] = fence or ''
+end
+return fences

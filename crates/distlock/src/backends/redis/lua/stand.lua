@@ -1,0 +1,78 @@
+-- Keeps one claim alive, held or waiting, and says where it stands.
+--
+-- ARGV  6 span in ms, 7 weight to lower to, 8 fence floor. An empty string means none.
+-- Returns {'held', fence} | {'waiting', ticket, ahead, ms until a lease ends or -1} | {'gone'}
+local span, weight, floor = number(ARGV[6]), number(ARGV[7]), number(ARGV[8])
+
+local function raised(fence)
+  fence = max(fence, floor)
+  counter = max(counter or number(call('GET', fence_key) or 0), fence)
+  return fence
+end
+
+-- All claims of a thread of work share one fence.
+local function raise_all()
+  held.fence = raised(held.fence)
+  for _, sibling in ipairs(call('ZRANGE', sharers, 0, -1)) do
+    local h = details_of(sibling)
+    h.fence = held.fence
+    call('HSET', details, sibling, pack(h))
+  end
+  write_exclusive(held, held.ends)
+end
+
+local function renew_main()
+  extend_main(span)
+  if floor then
+    raise_all()
+  end
+  local fence = held.fence
+  if weight and weight < held.weight then
+    -- A writer turns into a reader.
+    local reader, ends = held, held.ends
+    reader.weight, reader.exclusive, held = weight, false, nil
+    put_shared(reader, ends)
+  end
+  return { 'held', whole(fence) }
+end
+
+local function renew_sharer()
+  extend_sharer(id, span)
+  if held.kind == 'exclusive' then
+    if floor then
+      raise_all()
+    end
+    return { 'held', whole(held.fence) }
+  end
+  local h = details_of(id)
+  h.fence = floor and raised(h.fence) or h.fence
+  local lower = weight and math.min(weight, h.weight) or h.weight
+  if lower < h.weight then
+    call('HINCRBY', details, '~w', whole(lower - h.weight))
+    h.weight = lower
+  end
+  call('HSET', details, id, pack(h))
+  return { 'held', whole(h.fence) }
+end
+
+local function stand()
+  local ticket = ticket_of(id)
+  if ticket then
+    local h = details_of(id)
+    hear(h, now + span)
+    return { 'waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after() }
+  elseif held and held.id == id then
+    return renew_main()
+  elseif call('ZSCORE', sharers, id) then
+    return renew_sharer()
+  end
+  return { 'gone' }
+end
+
+settle()
+local result = stand()
+if weight then
+  admit()
+end
+keep_counter(span)
+return result

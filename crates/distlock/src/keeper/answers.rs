@@ -1,0 +1,185 @@
+//! What the table learns: answers to what was sent, and pushes.
+
+use std::sync::Arc;
+
+use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
+
+use super::plan::{Asked, Effect, Verdict, lock};
+use super::table::{Entry, Kind, Table};
+use crate::Reason;
+
+/// How many pushes are kept for claims whose first answer is still on its way.
+const EARLY_MAX: usize = 1024;
+
+impl Table {
+    /// A renewal or heartbeat sent at `sent_at` was answered.
+    pub(super) fn answered(
+        &mut self,
+        id: ClaimId,
+        asked: Asked,
+        sent_at: Moment,
+        now: Moment,
+        answer: Result<Standing, Fault>,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match self.entries.get(&id).map(|entry| &entry.kind) {
+            Some(Kind::Held { .. }) => {
+                self.answered_holder(id, asked, sent_at, now, &answer, &mut effects);
+            }
+            Some(Kind::Waiting(_)) => self.answered_waiter(id, sent_at, now, answer),
+            Some(Kind::Leaving(_)) | None => {}
+        }
+        effects
+    }
+
+    fn answered_holder(
+        &mut self,
+        id: ClaimId,
+        asked: Asked,
+        sent_at: Moment,
+        now: Moment,
+        answer: &Result<Standing, Fault>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(Entry { kind: Kind::Held { hold, lease, ticket, .. }, .. }) =
+            self.entries.get_mut(&id)
+        else {
+            return;
+        };
+        let settings = &hold.settings;
+        match (asked, answer) {
+            (Asked::Ttl, Ok(Standing::Held { .. })) => {
+                let margin = hold.valid_until().unwrap_or(now).since(now);
+                if !hold.extend(settings.validity.until(sent_at, settings.ttl)) {
+                    // Confirmed too late: our own clock has ended the hold, and lost is final.
+                    return self.lose(id, Reason::Expired, effects);
+                }
+                hold.set_failing(false);
+                lease.confirmed(sent_at);
+                effects.push(Effect::Renewed(Arc::clone(hold), margin));
+            }
+            // A last heartbeat from the time of waiting: it asked for a place, not for a ttl.
+            (Asked::Place, Ok(Standing::Held { .. })) => {
+                hold.extend(settings.validity.until(sent_at, settings.wait.place));
+            }
+            // The place was still there when this was sent, so the grant has inherited its life.
+            (Asked::Place, Ok(Standing::Waiting(waiting))) if *ticket == Some(waiting.ticket) => {
+                hold.extend(settings.validity.until(sent_at, settings.wait.place));
+            }
+            (Asked::Place, Ok(Standing::Waiting(_)) | Err(_)) => return,
+            (Asked::Ttl, Ok(Standing::Waiting(_))) | (_, Ok(_)) => {
+                return self.lose(id, Reason::Gone, effects);
+            }
+            (Asked::Ttl, Err(_)) => {
+                if lease.failed(now) {
+                    effects.push(Effect::AtRisk(Arc::clone(hold)));
+                }
+            }
+        }
+        self.set_timer(id, Some(now));
+    }
+
+    fn answered_waiter(
+        &mut self,
+        id: ClaimId,
+        sent_at: Moment,
+        now: Moment,
+        answer: Result<Standing, Fault>,
+    ) {
+        let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get_mut(&id) else {
+            return;
+        };
+        let place = &mut waiter.place;
+        let verdict = match answer {
+            Ok(Standing::Waiting(standing)) => {
+                if standing.ticket >= place.ticket {
+                    place.confirmed(standing, sent_at, now);
+                } else {
+                    place.failed(sent_at, now);
+                }
+                let next = place.next();
+                return self.set_timer(id, next);
+            }
+            Ok(Standing::Held { fence }) => {
+                Verdict::Granted { fence, until: place.held_until(sent_at) }
+            }
+            Ok(_) => Verdict::Gone,
+            Err(fault) => {
+                for (_, last_fault) in &waiter.calls {
+                    *lock(last_fault) = Some(fault.clone());
+                }
+                if fault.is_transient() && place.silent_for(now) < waiter.patience {
+                    place.failed(sent_at, now);
+                    let next = place.next();
+                    return self.set_timer(id, next);
+                }
+                Verdict::Failed(fault)
+            }
+        };
+        self.tell(id, &verdict);
+    }
+
+    /// A release was answered. True if it is done with, one way or the other.
+    pub(super) fn released(&mut self, id: ClaimId, now: Moment, answer: &Result<(), Fault>) {
+        let Some(Entry { kind: Kind::Leaving(leaving), .. }) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if answer.as_ref().is_err_and(Fault::is_transient) && leaving.failed(now) {
+            let next = leaving.next();
+            self.set_timer(id, next);
+        } else {
+            self.remove(&id);
+        }
+    }
+
+    /// The store says that a waiting claim was granted.
+    pub(super) fn granted(&mut self, id: ClaimId, ticket: Ticket, fence: u64) {
+        match self.entries.get(&id).map(|entry| &entry.kind) {
+            // A push is trusted only under the ticket last acknowledged: without this a delayed
+            // push of an earlier grant, long expired, would make two holders.
+            Some(Kind::Waiting(waiter)) if waiter.place.ticket == ticket => {
+                let until = waiter.place.grant_until();
+                self.tell(id, &Verdict::Granted { fence, until });
+            }
+            Some(_) => {}
+            // It may have overtaken the answer to its own ask.
+            None => {
+                if self.early.len() == EARLY_MAX {
+                    self.early.pop_front();
+                }
+                self.early.push_back((id, ticket, fence));
+            }
+        }
+    }
+
+    /// Messages may have been lost: everybody who waits asks where it stands.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        let idle =
+            |entry: &Entry| matches!(&entry.kind, Kind::Waiting(w) if w.place.next().is_some());
+        let ids: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get_mut(&id) {
+                waiter.place.hurry(now);
+            }
+            self.set_timer(id, Some(now));
+        }
+    }
+
+    /// The fence of a push that came before the place it belongs to was known.
+    pub(super) fn take_early(&mut self, id: ClaimId, ticket: Ticket) -> Option<u64> {
+        let mine = |&&(early, pushed, _): &&(ClaimId, Ticket, u64)| early == id && pushed == ticket;
+        let fence = self.early.iter().find(mine).map(|&(.., fence)| fence);
+        self.early.retain(|&(early, ..)| early != id);
+        fence
+    }
+
+    /// An operator broke a hold.
+    pub(super) fn broken(&mut self, id: ClaimId) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if matches!(self.entries.get(&id), Some(Entry { kind: Kind::Held { .. }, .. })) {
+            self.lose(id, Reason::Broken, &mut effects);
+        }
+        effects
+    }
+}

@@ -1,0 +1,51 @@
+//! The scripts against the law: random operations on a real server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::Order;
+use distlock::backends::Redis;
+use distlock_core::Backend;
+use distlock_testkit::differ::Differ;
+use distlock_testkit::servers::RedisServer;
+
+/// Operations per order; `DISTLOCK_SOAK` multiplies them.
+const STEPS: u64 = 200_000;
+const STEPS_A_RUN: u64 = 2_000;
+
+fn runs() -> u64 {
+    let soak = std::env::var("DISTLOCK_SOAK").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    STEPS / STEPS_A_RUN * soak
+}
+
+async fn compare(order: Order) {
+    let server = RedisServer::start();
+    for seed in 0..runs() {
+        let client = |_| {
+            let client = Redis::open(&server.url()).expect("the URL is valid");
+            Arc::new(client) as Arc<dyn Backend>
+        };
+        let clients: Vec<_> = (0..3).map(client).collect();
+        let pass = async |while_: Duration| server.pass(while_);
+        let report =
+            Differ::new(seed, order).steps(STEPS_A_RUN).clock_runs().run(&clients, pass).await;
+        if seed == 0 {
+            println!("{order}: {report:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redis_answers_like_the_law_in_fifo_order() {
+    compare(Order::Fifo).await;
+}
+
+#[tokio::test]
+async fn redis_answers_like_the_law_when_writers_go_first() {
+    compare(Order::PreferWriters).await;
+}
+
+#[tokio::test]
+async fn redis_answers_like_the_law_when_readers_go_first() {
+    compare(Order::PreferReaders).await;
+}

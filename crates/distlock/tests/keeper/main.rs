@@ -1,0 +1,14 @@
+//! The keeper: renews in time, tells a loss in time, and releases what nobody holds any more.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod accounting;
+mod clocks;
+mod closing;
+mod crowd;
+mod loss;
+mod releasing;
+mod renewal;
+mod runtimes;
+#[path = "../engine/support.rs"]
+mod support;

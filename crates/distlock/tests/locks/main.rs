@@ -1,0 +1,18 @@
+//! Every lock kind as a user meets it: several processes on one store in memory, on paused time.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod api;
+mod errors;
+mod lease;
+mod lifetimes;
+mod loss;
+mod mutex;
+mod operator;
+mod options;
+mod orders;
+mod reentrant;
+mod rwlock;
+mod semaphore;
+mod support;
+mod traps;
