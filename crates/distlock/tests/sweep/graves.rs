@@ -1,0 +1,68 @@
+//! A store that remembers which claims were given up, or one that does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::backends::Memory;
+use distlock_core::{
+    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, How, Key, Outcome, Page, Pending,
+    Push, Renewal, Snapshot, Standing, Streaming, Target,
+};
+
+/// What becomes of the claims that were given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Graves {
+    /// An acquire that arrives late is refused, as promised.
+    Kept,
+    /// The planted bug: it takes the lock.
+    Forgotten,
+}
+
+impl Graves {
+    pub(crate) fn client(self, store: &Memory) -> Arc<dyn Backend> {
+        match self {
+            Self::Kept => Arc::new(store.client()),
+            Self::Forgotten => Arc::new(Forgetful(store.client())),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Forgetful(Memory);
+
+impl Backend for Forgetful {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
+        self.0.acquire(ask)
+    }
+
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+    ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
+        self.0.renew(batch)
+    }
+
+    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+        self.0.release(target, How { bury: Duration::ZERO, ..how })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
+        self.0.inspect(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
+        self.0.list(prefix, cursor)
+    }
+
+    fn probe(&self) -> Pending<'_, Health> {
+        self.0.probe()
+    }
+
+    fn pushes(&self) -> Streaming<'static, Push> {
+        self.0.pushes()
+    }
+}
