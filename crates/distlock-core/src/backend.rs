@@ -79,6 +79,9 @@ pub struct Capabilities {
     pub queue: bool,
     /// Grants to waiters are pushed.
     pub push: bool,
+    /// Holders are told by a push that an operator broke their hold. Others find out at their next
+    /// renewal.
+    pub push_breaks: bool,
     /// Claims other than 1 of 1, readers and writers: n of N.
     pub counting: bool,
     /// Readers and writers.
@@ -101,6 +104,7 @@ impl Capabilities {
         fencing: true,
         queue: true,
         push: true,
+        push_breaks: true,
         counting: true,
         sharing: true,
         groups: true,

@@ -11,11 +11,12 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Backend>, Invalid> {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
     match scheme {
         "memory" => memory(url),
-        "redis" | "rediss" | "redis+unix" => redis(url),
+        "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => redis(url),
         _ => Err(Invalid::new(
             "URL scheme",
             scheme,
-            "is unknown; known are memory:, redis://, rediss:// and redis+unix://",
+            "is unknown; known are memory:, redis://, rediss://, redis+unix://, \
+             redis-sentinel:// and redis-cluster://",
         )),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use distlock::backends::{Memory, Redis};
 use distlock_core::{Backend, ManualClock};
 use distlock_testkit::conformance::Subject;
-use distlock_testkit::servers::RedisServer;
+use distlock_testkit::servers::{RedisCluster, RedisSentinel, RedisServer};
 
 struct MemorySubject {
     clock: ManualClock,
@@ -32,26 +32,47 @@ impl Subject for MemorySubject {
     }
 }
 
-struct RedisSubject {
-    server: RedisServer,
+/// A store behind a URL, with real servers behind that.
+struct Served<S> {
+    servers: S,
+    url: String,
+    pass: fn(&S, Duration),
 }
 
-impl RedisSubject {
-    fn new() -> Self {
-        Self { server: RedisServer::start() }
-    }
-}
-
-impl Subject for RedisSubject {
+impl<S: Send + Sync> Subject for Served<S> {
     fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
-        let client = Redis::open(&self.server.url()).expect("the URL is valid");
+        let client = Redis::open(&self.url).expect("the URL is valid");
         Box::pin(async { Arc::new(client) as Arc<dyn Backend> })
     }
 
     fn pass(&self, while_: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move { self.server.pass(while_) })
+        Box::pin(async move { (self.pass)(&self.servers, while_) })
     }
 }
 
-distlock_testkit::conformance!(redis, RedisSubject::new());
+fn redis() -> Served<RedisServer> {
+    let servers = RedisServer::start();
+    Served { url: servers.url(), servers, pass: RedisServer::pass }
+}
+
+/// Keys as other lock libraries write them.
+fn bare() -> Served<RedisServer> {
+    let servers = RedisServer::start();
+    Served { url: format!("{}?namespace=", servers.url()), servers, pass: RedisServer::pass }
+}
+
+fn sentinel() -> Served<RedisSentinel> {
+    let servers = RedisSentinel::start();
+    Served { url: servers.url(), servers, pass: |servers, d| servers.primary.pass(d) }
+}
+
+fn cluster() -> Served<RedisCluster> {
+    let servers = RedisCluster::start();
+    Served { url: servers.url(), servers, pass: RedisCluster::pass }
+}
+
+distlock_testkit::conformance!(redis, super::super::redis());
+distlock_testkit::conformance_in_a_row!(redis_bare, super::super::bare());
+distlock_testkit::conformance_in_a_row!(redis_sentinel, super::super::sentinel());
+distlock_testkit::conformance_in_a_row!(redis_cluster, super::super::cluster());
 distlock_testkit::conformance!(memory, MemorySubject::new());

@@ -108,6 +108,44 @@ macro_rules! conformance_tests {
     };
 }
 
+/// Makes one test of all promises, one after the other on one subject: for stores that take long
+/// to start. It is `name::conformance::every_promise`, and prints each promise before it is tried.
+#[macro_export]
+macro_rules! conformance_in_a_row {
+    ($name:ident, $subject:expr) => {
+        mod $name {
+            use super::*;
+            mod conformance {
+                use super::*;
+                $crate::for_each_promise! { $crate::conformance_test_in_a_row; $subject }
+            }
+        }
+    };
+}
+
+/// The test of [`conformance_in_a_row!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_test_in_a_row {
+    ($subject:expr; $($module:ident::$promise:ident
+        [$($need:ident $(($order:ident))?),*],)*) => {
+        #[tokio::test]
+        async fn every_promise() {
+            use $crate::conformance::run;
+            let subject = $subject;
+            $(
+                println!(stringify!($promise));
+                let needs: &[$crate::conformance::Need] =
+                    &[$($crate::conformance::Need::$need
+                        $(($crate::conformance::Order::$order))?),*];
+                // Boxed, so that the test is not one future as large as all of them.
+                let promise = $crate::conformance::$module::$promise;
+                Box::pin(run(promise, needs, &subject)).await;
+            )*
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

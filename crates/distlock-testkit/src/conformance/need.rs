@@ -3,7 +3,7 @@
 use distlock_core::{Answer, Capabilities, Fault, FaultKind, Order, Outcome, Renewal};
 
 use super::Subject;
-use super::support::{Client, LONG, Stage, Wish, fresh_reentry, granted, held};
+use super::support::{Client, LONG, Stage, Wish, fresh_reentry, gone, granted, held};
 
 /// Something that a backend may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Need {
     Queue,
     /// Pushed grants.
     Push,
+    /// Pushed breaks.
+    PushBreaks,
     /// Claims for n of N.
     Counting,
     /// Readers and writers, in any order.
@@ -37,6 +39,7 @@ impl Need {
             Self::Fencing => offered.fencing,
             Self::Queue => offered.queue,
             Self::Push => offered.push,
+            Self::PushBreaks => offered.push_breaks,
             Self::Counting => offered.counting,
             Self::Sharing => offered.sharing,
             Self::Order(order) => offered.sharing && offered.orders.contains(&order),
@@ -61,6 +64,7 @@ impl Need {
             Self::Groups => stage.reader(order).grouped("blue"),
             Self::Reentry => stage.mutex().reentering(fresh_reentry()),
             Self::Push => return grant_is_told_by_heartbeat(&stage, &a).await,
+            Self::PushBreaks => return break_is_told_by_renewal(&stage, &a).await,
             Self::Downgrade => return downgrade_is_refused(&stage, &a).await,
             Self::Listing => {
                 let listed = a.backend.list(stage.prefix(), None).await;
@@ -102,4 +106,12 @@ async fn grant_is_told_by_heartbeat(stage: &Stage<'_>, a: &Client) {
     let ticket = a.queue(&y).await;
     assert_eq!(a.release(&x).await, Outcome::WasHeld);
     held(a.beat(&y, ticket).await);
+}
+
+/// The same for a holder and a break.
+async fn break_is_told_by_renewal(stage: &Stage<'_>, a: &Client) {
+    let x = stage.mutex();
+    let fence = granted(a.ask(&x).await);
+    assert_eq!(a.break_hold(&stage.key(), fence).await, Outcome::WasHeld);
+    gone(a.renew(&x, LONG).await);
 }

@@ -96,7 +96,7 @@ macro_rules! for_each_promise {
             push::an_immediate_grant_is_not_pushed [Push, Queue],
             push::a_leaving_waiter_wakes_the_next [Push, Queue, Counting],
             push::an_expiry_wakes_the_next [Push, Queue],
-            push::a_broken_holder_is_pushed [Push, Fencing],
+            push::a_broken_holder_is_pushed [PushBreaks, Fencing],
             push::every_listener_hears_the_push [Push, Queue],
             push::a_listener_that_leaves_disturbs_nobody [Push, Queue],
             readers::readers_share [Sharing],

@@ -1,6 +1,6 @@
 //! A redis-server of a test's own.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -111,9 +111,7 @@ impl RedisServer {
     ///
     /// If the server cannot be reached.
     pub fn command(&self, words: &[&str]) -> String {
-        let mut reply = String::new();
-        self.try_command(words, &mut reply).expect("the server answers");
-        reply
+        command(self.port, words).expect("the server answers")
     }
 
     /// Lets time pass for all locks on this server, by making everything on it older.
@@ -124,21 +122,6 @@ impl RedisServer {
     pub fn pass(&self, while_: Duration) {
         let reply = self.command(&["EVAL", PASS, "0", &while_.as_millis().to_string()]);
         assert!(reply.contains("OK"), "time does not pass: {reply}");
-    }
-
-    fn try_command(&self, words: &[&str], reply: &mut String) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "*{}\r\n", words.len())?;
-        for word in words {
-            write!(stream, "${}\r\n{word}\r\n", word.len())?;
-        }
-        write!(stream, "*1\r\n$4\r\nQUIT\r\n")?;
-        stream.read_to_string(reply)?;
-        if let Some(end) = reply.rfind("+OK\r\n") {
-            reply.truncate(end);
-        }
-        Ok(())
     }
 
     fn run(&mut self) {
@@ -155,10 +138,8 @@ impl RedisServer {
             .expect("redis-server is on the PATH: `make setup` installs it");
         self.child = Some(child);
         let started = Instant::now();
-        let mut reply = String::new();
-        while self.try_command(&["PING"], &mut reply).is_err() || !reply.starts_with("+PONG") {
-            assert!(started.elapsed() < START_MAX, "redis-server does not start: {reply}");
-            reply.clear();
+        while !command(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG")) {
+            assert!(started.elapsed() < START_MAX, "redis-server does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -184,8 +165,42 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("a bound socket has an address").port()
 }
 
+/// Sends one command over a connection of its own and returns the raw reply.
+pub(crate) fn command(port: u16, words: &[&str]) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "*{}\r\n", words.len())?;
+    for word in words {
+        write!(stream, "${}\r\n{word}\r\n", word.len())?;
+    }
+    let (mut reader, mut reply) = (BufReader::new(stream), String::new());
+    read_reply(&mut reader, &mut reply)?;
+    Ok(reply)
+}
+
+/// Reads one reply as it is: a line, and what the line announces.
+fn read_reply(from: &mut impl BufRead, into: &mut String) -> std::io::Result<()> {
+    let start = into.len();
+    if from.read_line(into)? == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = into[start..].trim_end();
+    let count: i64 = line.get(1..).and_then(|count| count.parse().ok()).unwrap_or(-1);
+    let Ok(count) = usize::try_from(count) else { return Ok(()) };
+    match line.as_bytes().first() {
+        Some(b'$') => {
+            let mut text = vec![0; count + 2];
+            from.read_exact(&mut text)?;
+            into.push_str(&String::from_utf8_lossy(&text));
+            Ok(())
+        }
+        Some(b'*') => (0..count).try_for_each(|_| read_reply(from, into)),
+        _ => Ok(()),
+    }
+}
+
 /// A folder that no other server of any test uses.
-fn own_folder() -> PathBuf {
+pub(crate) fn own_folder() -> PathBuf {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     let name = format!("distlock-test-{}-{number}", std::process::id());

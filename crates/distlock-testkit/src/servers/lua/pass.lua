@@ -15,7 +15,7 @@ end
 
 for _, key in ipairs(redis.call('KEYS', '*')) do
   local kind = redis.call('TYPE', key).ok
-  local side = string.match(key, ':(%l+)$')
+  local side = string.match(key, '^distlock%-side:{.-}:(%l+):') or string.match(key, ':(%l+)$')
   local left = redis.call('PTTL', key)
   if kind == 'zset' and (side == 's' or side == 'c' or side == 'x') then
     for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use distlock_core::Invalid;
 use redis::io::tcp::{TcpSettings, socket2};
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{
+    ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+};
 use url::Url;
 
 /// The namespace that keys are put in unless the URL names another.
@@ -26,52 +28,90 @@ pub(super) struct Config {
 pub(super) enum Topology {
     /// One server.
     Server(ConnectionInfo),
+    /// The primary that these Sentinels name.
+    Sentinel { sentinels: Vec<ConnectionAddr>, primary: String, login: RedisConnectionInfo },
+    /// A cluster that these nodes belong to.
+    Cluster(Vec<ConnectionInfo>),
 }
 
 impl Config {
     /// Reads a URL: `redis://[[user]:password@]host[:port][/db]`, `rediss://…`, `redis+unix://…`,
-    /// with the options `namespace`, `connect_timeout_ms` and `response_timeout_ms`.
+    /// `redis-sentinel://h1,h2/primary[/db]` or `redis-cluster://h1,h2`, with the options
+    /// `namespace`, `connect_timeout_ms` and `response_timeout_ms`.
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
-        let mut url = Url::parse(text)
-            .map_err(|_| Invalid::new("URL", "(hidden)", "must be a URL such as redis://host/"))?;
+        let (url, others) = split_hosts(text)?;
         let shown = without_secrets(&url);
-        let mut config = Self {
-            topology: Topology::Server(placeholder(&shown)?),
+        let (mut own, known) = (Own::default(), own_options(&url)?);
+        let rest = own.take(known)?;
+        let mut plain = url.clone();
+        plain.set_query(None);
+        if !rest.is_empty() {
+            plain.query_pairs_mut().extend_pairs(rest);
+        }
+        let topology = match url.scheme() {
+            "redis-sentinel" => sentinel(&plain, &others, &shown)?,
+            "redis-cluster" => cluster(&plain, &others, &shown)?,
+            _ if others.is_empty() => Topology::Server(server(plain.as_str(), &shown)?),
+            _ => return Err(unusable(&shown)),
+        };
+        let Own { namespace, connect_timeout, response_timeout } = own;
+        Ok(Self { topology, namespace, connect_timeout, response_timeout, shown })
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.topology, Topology::Cluster(_))
+    }
+}
+
+/// The options that are ours and not the client crate's.
+struct Own {
+    namespace: String,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self {
             namespace: NAMESPACE.to_owned(),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
-            shown,
-        };
-        let rest = config.take_options(&url)?;
-        url.set_query(None);
-        if !rest.is_empty() {
-            url.query_pairs_mut().extend_pairs(rest);
         }
-        config.topology = Topology::Server(server(&url, &config.shown)?);
-        Ok(config)
     }
+}
 
-    /// Takes our own options out of the query and returns those that the client crate knows.
-    fn take_options(&mut self, url: &Url) -> Result<Vec<(String, String)>, Invalid> {
+impl Own {
+    /// Takes our own options and returns those that the client crate knows.
+    fn take(&mut self, all: Vec<(String, String)>) -> Result<Vec<(String, String)>, Invalid> {
         let mut rest = Vec::new();
-        for (name, value) in url.query_pairs() {
-            match &*name {
-                "namespace" => self.namespace = value.into_owned(),
+        for (name, value) in all {
+            match name.as_str() {
+                "namespace" => self.namespace = value,
                 "connect_timeout_ms" => {
                     self.connect_timeout = millis("connect_timeout_ms", &value)?;
                 }
                 "response_timeout_ms" => {
                     self.response_timeout = millis("response_timeout_ms", &value)?;
                 }
-                "db" | "user" | "pass" => rest.push((name.into_owned(), value.into_owned())),
-                _ => {
-                    let known = "is not an option of this URL; known are namespace, db, user, \
-                                 pass, connect_timeout_ms, response_timeout_ms";
-                    return Err(Invalid::new("URL option", &name, known));
-                }
+                _ => rest.push((name, value)),
             }
         }
         Ok(rest)
+    }
+}
+
+fn own_options(url: &Url) -> Result<Vec<(String, String)>, Invalid> {
+    const KNOWN: [&str; 6] =
+        ["namespace", "connect_timeout_ms", "response_timeout_ms", "db", "user", "pass"];
+    let pairs = url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned()));
+    let all: Vec<_> = pairs.collect();
+    match all.iter().find(|(name, _)| !KNOWN.contains(&name.as_str())) {
+        Some((name, _)) => {
+            let why = "is not an option of this URL; known are namespace, db, user, pass, \
+                       connect_timeout_ms, response_timeout_ms";
+            Err(Invalid::new("URL option", name, why))
+        }
+        None => Ok(all),
     }
 }
 
@@ -82,22 +122,93 @@ fn millis(what: &'static str, value: &str) -> Result<Duration, Invalid> {
     }
 }
 
-fn placeholder(shown: &str) -> Result<ConnectionInfo, Invalid> {
-    "redis://127.0.0.1/".into_connection_info().map_err(|_| unusable(shown))
+/// The URL with its first host, and the other hosts, which no URL proper can have.
+fn split_hosts(text: &str) -> Result<(Url, Vec<String>), Invalid> {
+    let refuse =
+        || Invalid::new("URL", "(hidden)", "must be a URL such as redis://host/ or memory:");
+    let (scheme, rest) = text.split_once("://").ok_or_else(refuse)?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (login, hosts) = match authority.rsplit_once('@') {
+        Some((login, hosts)) => (format!("{login}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let mut hosts = hosts.split(',');
+    let first = hosts.next().unwrap_or_default();
+    let url = Url::parse(&format!("{scheme}://{login}{first}{tail}")).map_err(|_| refuse())?;
+    Ok((url, hosts.map(str::to_owned).collect()))
 }
 
-fn server(url: &Url, shown: &str) -> Result<ConnectionInfo, Invalid> {
-    let info = url.as_str().into_connection_info().map_err(|_| unusable(shown))?;
+fn server(url: &str, shown: &str) -> Result<ConnectionInfo, Invalid> {
+    let info = url.into_connection_info().map_err(|_| unusable(shown))?;
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(redis).set_tcp_settings(tcp()))
 }
 
+/// The same URL as if its first host were a server of its own.
+fn as_server(url: &Url, host: Option<&str>, path: &str, shown: &str) -> Result<String, Invalid> {
+    let (name, port) = match host {
+        Some(host) => host.split_once(':').map_or((host, None), |(h, p)| (h, Some(p))),
+        None => (url.host_str().unwrap_or_default(), None),
+    };
+    let port = match port {
+        Some(port) => Some(port.parse().map_err(|_| unusable(shown))?),
+        None if host.is_none() => url.port(),
+        None => None,
+    };
+    let mut server = Url::parse("redis://localhost/").map_err(|_| unusable(shown))?;
+    server.set_host(Some(name)).map_err(|_| unusable(shown))?;
+    let _ = server.set_port(port);
+    let _ = server.set_username(url.username());
+    let _ = server.set_password(url.password());
+    server.set_path(path);
+    server.set_query(url.query());
+    Ok(server.into())
+}
+
+fn sentinel(url: &Url, others: &[String], shown: &str) -> Result<Topology, Invalid> {
+    let mut path = url.path().trim_matches('/').splitn(2, '/');
+    let primary = path.next().unwrap_or_default().to_owned();
+    if primary.is_empty() {
+        return Err(Invalid::new(
+            "URL",
+            shown,
+            "must name the primary: redis-sentinel://h1,h2/name",
+        ));
+    }
+    let db = path.next().unwrap_or_default().to_owned();
+    let hosts = std::iter::once(None).chain(others.iter().map(|host| Some(host.as_str())));
+    let infos = hosts
+        .map(|host| server(&as_server(url, host, &db, shown)?, shown))
+        .collect::<Result<Vec<_>, _>>()?;
+    let login = infos.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
+    let sentinels = infos.iter().map(|info| sentinel_port(info.addr())).collect();
+    Ok(Topology::Sentinel { sentinels, primary, login })
+}
+
+/// Sentinels listen on a port of their own unless the URL says otherwise.
+fn sentinel_port(addr: &ConnectionAddr) -> ConnectionAddr {
+    match addr {
+        ConnectionAddr::Tcp(host, 6379) => ConnectionAddr::Tcp(host.clone(), 26379),
+        other => other.clone(),
+    }
+}
+
+fn cluster(url: &Url, others: &[String], shown: &str) -> Result<Topology, Invalid> {
+    if !url.path().trim_matches('/').is_empty() {
+        return Err(Invalid::new("URL", shown, "must not name a db: a cluster has only one"));
+    }
+    let hosts = std::iter::once(None).chain(others.iter().map(|host| Some(host.as_str())));
+    let nodes = hosts.map(|host| server(&as_server(url, host, "", shown)?, shown));
+    Ok(Topology::Cluster(nodes.collect::<Result<_, _>>()?))
+}
+
 fn unusable(shown: &str) -> Invalid {
-    Invalid::new("URL", shown, "must be redis://, rediss:// or redis+unix:// with a host or path")
+    Invalid::new("URL", shown, "must name a host or, for redis+unix://, a path")
 }
 
 /// Requests leave at once, and a peer that has gone is noticed in seconds instead of hours.
-fn tcp() -> TcpSettings {
+pub(super) fn tcp() -> TcpSettings {
     let alive = socket2::TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
@@ -142,16 +253,43 @@ mod tests {
             ("redis://h/?connect_timeout_ms=0", "connect_timeout_ms"),
             ("not a url", "URL"),
             ("redis://", "URL"),
+            ("redis://a,b/", "URL"),
+            ("redis-sentinel://a,b", "URL"),
+            ("redis-sentinel://a,b:x/p", "URL"),
+            ("redis-cluster://a,b/3", "URL"),
         ] {
             assert_eq!(Config::parse(url).unwrap_err().what, what, "{url}");
         }
     }
 
     #[test]
+    fn several_hosts_are_several_hosts() {
+        let url = "redis-sentinel://u:p@a:1,b/main/2?namespace=x";
+        let Topology::Sentinel { sentinels, primary, login } = Config::parse(url).unwrap().topology
+        else {
+            panic!("not a sentinel")
+        };
+        let tcp = |host: &str, port| ConnectionAddr::Tcp(host.to_owned(), port);
+        assert_eq!(sentinels, [tcp("a", 1), tcp("b", 26379)]);
+        assert_eq!((primary.as_str(), login.db(), login.password()), ("main", 2, Some("p")));
+        let Topology::Cluster(nodes) = Config::parse("redis-cluster://a:1,b:2,c").unwrap().topology
+        else {
+            panic!("not a cluster")
+        };
+        let addresses: Vec<_> = nodes.iter().map(|node| node.addr().clone()).collect();
+        assert_eq!(addresses, [tcp("a", 1), tcp("b", 2), tcp("c", 6379)]);
+    }
+
+    #[test]
     fn secrets_are_shown_nowhere() {
-        let config = Config::parse("redis://bob:s3ntinel@h/?pass=s3ntinel").unwrap();
-        assert!(!format!("{config:?}").contains("s3ntinel"), "{config:?}");
-        let refused = Config::parse("redis://bob:s3ntinel@h/?oops=1").unwrap_err();
-        assert!(!refused.to_string().contains("s3ntinel"), "{refused}");
+        for scheme in ["redis", "redis-cluster"] {
+            let good = format!("{scheme}://bob:s3ntinel@h/?pass=s3ntinel");
+            let config = Config::parse(&good).unwrap();
+            assert!(!format!("{config:?}").contains("s3ntinel"), "{config:?}");
+        }
+        for bad in ["redis://bob:s3ntinel@h/?oops=1", "redis-sentinel://bob:s3ntinel@a,b"] {
+            let refused = Config::parse(bad).unwrap_err();
+            assert!(!refused.to_string().contains("s3ntinel"), "{refused}");
+        }
     }
 }

@@ -51,6 +51,16 @@ impl Namespace {
         Key::new(percent_unescape(inner)?).ok()
     }
 
+    /// The channels of one key, in its slot, without the id of the client.
+    pub(super) fn key_channel(&self, key: &Key) -> String {
+        let main = self.main(key);
+        if self.is_bare() {
+            format!("{BARE_PREFIX}:{{{}}}:push:{main}:", hash_tag(&main))
+        } else {
+            format!("{main}:push:")
+        }
+    }
+
     /// The channel of one client, on a server that is not part of a cluster.
     pub(super) fn channel(&self) -> String {
         format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.0 })

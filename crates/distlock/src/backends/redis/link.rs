@@ -1,14 +1,15 @@
 //! The connection to the store: dialled when it is needed, given up when it fails.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use distlock_core::{Fault, Push};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisError, Value};
+use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::broadcast;
 
-use super::config::{Config, Topology};
+use super::config::Config;
+use super::dial::{Connection, Node, dial};
 use super::faults::{ends_connection, fault, is_denied};
 use super::script::{Script, is_unknown};
 use super::wire;
@@ -16,34 +17,43 @@ use super::wire;
 /// How many pushes a listener may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
 
+/// How many channels of a cluster are listened to at once, one for each key waited for.
+const CHANNELS_MAX: usize = 1024;
+
 /// The one connection of a client, shared by all its calls.
 pub(super) struct Link {
     config: Config,
+    client: String,
+    /// What is listened to from the start; on a cluster nothing is.
+    channel: Option<String>,
     current: Mutex<Option<Live>>,
-    /// Held while dialling, so that a hundred callers make one connection.
+    /// Held while dialling, so that a hundred callers make one connection. Counts them.
     dialling: tokio::sync::Mutex<u64>,
     pushes: broadcast::Sender<Push>,
-    channel: String,
     push_denied: AtomicBool,
+    /// The channels of keys, the one asked for last at the end.
+    channels: Mutex<VecDeque<String>>,
 }
 
 /// A connection and its number.
 #[derive(Clone)]
 struct Live {
-    connection: MultiplexedConnection,
+    connection: Connection,
     serial: u64,
 }
 
 impl Link {
-    /// A link that listens on `channel`. Nothing is dialled yet.
-    pub(super) fn new(config: Config, channel: String) -> Self {
+    /// A link of the client of this id. Nothing is dialled yet.
+    pub(super) fn new(config: Config, client: String, channel: Option<String>) -> Self {
         Self {
             config,
+            client,
+            channel,
             current: Mutex::new(None),
             dialling: tokio::sync::Mutex::new(0),
             pushes: broadcast::channel(PUSHES_MAX).0,
-            channel,
             push_denied: AtomicBool::new(false),
+            channels: Mutex::default(),
         }
     }
 
@@ -76,6 +86,51 @@ impl Link {
         self.send(action, cmd).await?.map_err(|error| fault(action, error))
     }
 
+    /// The nodes that hold the keys: just one unless it is a cluster.
+    pub(super) async fn nodes(&self) -> Result<Vec<Node>, Fault> {
+        if !self.config.is_cluster() {
+            return Ok(vec![Node::Any]);
+        }
+        let mut cmd = redis::cmd("CLUSTER");
+        cmd.arg("NODES");
+        let answer = self.run("look at the cluster", &cmd).await?;
+        let mut nodes = Node::primaries(&wire::as_text(&answer)?);
+        nodes.sort();
+        Ok(nodes)
+    }
+
+    /// Sends one command to one node.
+    pub(super) async fn run_at(
+        &self,
+        node: &Node,
+        action: &'static str,
+        cmd: &Cmd,
+    ) -> Result<Value, Fault> {
+        let mut live = self.live(action).await?;
+        live.connection.send_to(node, cmd).await.map_err(|error| fault(action, error))
+    }
+
+    /// Listens to the channel of a key from now on. True if it did not before, so that a push may
+    /// have been missed.
+    pub(super) async fn listen_to(&self, channel: String) -> Result<bool, Fault> {
+        let known = lock(&self.channels).contains(&channel);
+        if known || !self.can_push() {
+            return Ok(false);
+        }
+        let mut live = self.live("subscribe").await?;
+        self.subscribe(&mut live.connection, &channel).await.map_err(|e| fault("subscribe", e))?;
+        let oldest = {
+            let mut channels = lock(&self.channels);
+            channels.push_back(channel);
+            if channels.len() > CHANNELS_MAX { channels.pop_front() } else { None }
+        };
+        if let Some(oldest) = oldest {
+            // A channel that is listened to for nothing does no harm.
+            let _ = live.connection.unsubscribe(&oldest).await;
+        }
+        Ok(true)
+    }
+
     /// The outer result is about the connection, the inner one is the server's answer.
     async fn send(
         &self,
@@ -83,39 +138,37 @@ impl Link {
         cmd: &Cmd,
     ) -> Result<Result<Value, RedisError>, Fault> {
         let mut live = self.live(action).await?;
-        let answer = live.connection.req_packed_command(cmd).await;
+        let answer = live.connection.send(cmd).await;
         if let Err(error) = &answer
             && ends_connection(error)
         {
             self.give_up(live.serial);
         }
-        Ok(answer.and_then(Value::extract_error))
-    }
-
-    fn current(&self) -> MutexGuard<'_, Option<Live>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(answer)
     }
 
     fn give_up(&self, serial: u64) {
-        let mut current = self.current();
-        if current.as_ref().is_some_and(|live| live.serial == serial) {
+        // A cluster's connection looks after its nodes by itself.
+        let mut current = lock(&self.current);
+        let ours = current.as_ref().is_some_and(|live| live.serial == serial);
+        if ours && !self.config.is_cluster() {
             *current = None;
         }
     }
 
     /// The connection, dialled if there is none.
     async fn live(&self, action: &'static str) -> Result<Live, Fault> {
-        if let Some(live) = self.current().clone() {
+        if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
         }
         let mut dialled = self.dialling.lock().await;
-        if let Some(live) = self.current().clone() {
+        if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
         }
         let connection = self.dial().await.map_err(|error| fault(action, error))?;
         *dialled += 1;
         let live = Live { connection, serial: *dialled };
-        *self.current() = Some(live.clone());
+        *lock(&self.current) = Some(live.clone());
         if *dialled > 1 {
             // Whatever was pushed between the two connections is lost.
             let _ = self.pushes.send(Push::Interrupted);
@@ -123,35 +176,34 @@ impl Link {
         Ok(live)
     }
 
-    async fn dial(&self) -> Result<MultiplexedConnection, RedisError> {
-        let client = match &self.config.topology {
-            Topology::Server(info) => redis::Client::open(info.clone())?,
+    async fn dial(&self) -> Result<Connection, RedisError> {
+        let (pushes, client) = (self.pushes.clone(), self.client.clone());
+        let listener = move |info: &PushInfo| {
+            if let Some(push) = read_push(info, &client) {
+                // Nobody listening is no error: the heartbeat tells.
+                let _ = pushes.send(push);
+            }
         };
-        let (pushes, channel) = (self.pushes.clone(), self.channel.clone());
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.config.connect_timeout))
-            .set_response_timeout(Some(self.config.response_timeout))
-            .set_push_sender(move |info: PushInfo| {
-                if let Some(push) = read_push(&info, &channel) {
-                    // Nobody listening is no error: the heartbeat tells.
-                    let _ = pushes.send(push);
-                }
-                Ok::<_, redis::aio::SendError>(())
-            });
-        let mut connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
-        self.subscribe(&mut connection).await?;
+        let dialling = dial(&self.config, listener);
+        let mut connection = tokio::time::timeout(self.config.connect_timeout * 2, dialling)
+            .await
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+        // Listening begins before anything is asked, so that no push can be missed.
+        if let Some(channel) = &self.channel {
+            self.subscribe(&mut connection, channel).await?;
+        }
         Ok(connection)
     }
 
-    /// Listens before anything is asked, so that no push can be missed.
-    async fn subscribe(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        match connection.subscribe(&self.channel).await {
+    async fn subscribe(
+        &self,
+        connection: &mut Connection,
+        channel: &str,
+    ) -> Result<(), RedisError> {
+        match connection.subscribe(channel).await {
             Err(error) if is_denied(&error) => {
                 if !self.push_denied.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(
-                        channel = %self.channel,
-                        "the user may not subscribe: waiters are told by heartbeats only"
-                    );
+                    tracing::warn!("the user may not subscribe: waiters go by their heartbeats");
                 }
                 Ok(())
             }
@@ -160,15 +212,22 @@ impl Link {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-fn read_push(info: &PushInfo, channel: &str) -> Option<Push> {
+/// A message on a channel of this client; the name of every channel ends in its id.
+fn read_push(info: &PushInfo, client: &str) -> Option<Push> {
     match (&info.kind, info.data.as_slice()) {
-        (PushKind::Message, [name, message]) if wire::as_text(name).ok()? == channel => {
+        (PushKind::Message | PushKind::SMessage, [channel, message])
+            if wire::as_text(channel).ok()?.ends_with(client) =>
+        {
             wire::push(&wire::as_text(message).ok()?)
         }
         (PushKind::Disconnection, _) => Some(Push::Interrupted),

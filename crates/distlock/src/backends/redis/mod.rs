@@ -1,13 +1,15 @@
 //! Locks on Redis or Valkey: the law restated in scripts, one round trip each.
 
 mod config;
+mod dial;
 mod faults;
 mod keys;
 mod link;
+mod list;
 mod script;
 mod wire;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use distlock_core::{
@@ -26,6 +28,9 @@ use self::script::{ACQUIRE, INSPECT, RELEASE, RENEW, STAND, Script};
 /// How long the fence counter of a key outlives its last use.
 const FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
 
+/// How many holds one script renews. The server does nothing else meanwhile.
+const HOLDS_MAX: usize = 100;
+
 /// A Redis or Valkey server that carries locks. Needs version 7 or later.
 ///
 /// One value is one client of the server, with a connection of its own that is made with the first
@@ -40,7 +45,17 @@ struct Inner {
     link: Link,
     namespace: Namespace,
     client: String,
-    channel: String,
+    /// How a script tells a client of its grant.
+    push: PushBy,
+}
+
+/// Which channel a client listens to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PushBy {
+    /// One for all keys: the prefix of its name.
+    Client(String),
+    /// One for each key, in the slot of the key.
+    Key,
 }
 
 impl Redis {
@@ -55,9 +70,15 @@ impl Redis {
         let client = ClientId::random()
             .map_err(|fault| Invalid::new("client id", fault, "needs random bytes"))?
             .reveal();
-        let channel = namespace.channel();
-        let link = Link::new(config, format!("{channel}{client}"));
-        Ok(Self { inner: Arc::new(Inner { link, namespace, client, channel }) })
+        let (push, channel) = if config.is_cluster() {
+            (PushBy::Key, None)
+        } else {
+            let prefix = namespace.channel();
+            let own = format!("{prefix}{client}");
+            (PushBy::Client(prefix), Some(own))
+        };
+        let link = Link::new(config, client.clone(), channel);
+        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push }) })
     }
 }
 
@@ -70,19 +91,49 @@ impl Inner {
         key: &Key,
         (id, rest): (String, Vec<Vec<u8>>),
     ) -> Result<Value, Fault> {
-        let verb = if self.link.can_push() { "PUBLISH" } else { "" };
+        let (verb, channel) = match &self.push {
+            PushBy::Client(prefix) => ("PUBLISH", prefix.clone()),
+            PushBy::Key => ("SPUBLISH", self.namespace.key_channel(key)),
+        };
+        let verb = if self.link.can_push() { verb } else { "" };
         let life = FENCE_LIFE_MS.to_string();
-        let mut args: Vec<Vec<u8>> = [&id, &self.client, verb, &self.channel, &life]
-            .map(|arg| arg.as_bytes().to_vec())
-            .into();
+        let mut args: Vec<Vec<u8>> =
+            [&id, &self.client, verb, &channel, &life].map(|arg| arg.as_bytes().to_vec()).into();
         args.extend(rest);
         self.link.eval(action, script, &self.namespace.all(key), &args).await
     }
 
+    async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
+        let args = wire::ask_args(ask);
+        wire::answer(&self.law("acquire", &ACQUIRE, &ask.claim.key, args).await?)
+    }
+
+    /// Listens to the channel of a key where keys have one. True if that is new.
+    async fn listen_to(&self, key: &Key) -> Result<bool, Fault> {
+        if self.push != PushBy::Key {
+            return Ok(false);
+        }
+        let channel = format!("{}{}", self.namespace.key_channel(key), self.client);
+        self.link.listen_to(channel).await
+    }
+
+    /// How many main keys one script may have: on a cluster each lies in a slot of its own.
+    fn holds_max(&self) -> usize {
+        if self.push == PushBy::Key { 1 } else { HOLDS_MAX }
+    }
+
     async fn stand(&self, renewal: &Renewal) -> Result<Standing, Fault> {
+        let key = &renewal.claim.key;
+        let standing = self.stand_once(renewal).await?;
+        if matches!(standing, Standing::Waiting(_)) && self.listen_to(key).await? {
+            return self.stand_once(renewal).await;
+        }
+        Ok(standing)
+    }
+
+    async fn stand_once(&self, renewal: &Renewal) -> Result<Standing, Fault> {
         let args = wire::renewal_args(renewal);
-        let value = self.law("renew", &STAND, &renewal.claim.key, args).await?;
-        wire::standing(&value)
+        wire::standing(&self.law("renew", &STAND, &renewal.claim.key, args).await?)
     }
 
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
@@ -111,14 +162,21 @@ impl Backend for Redis {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::ALL;
         capabilities.listing = !self.inner.namespace.is_bare();
+        // On a cluster only those who wait listen to a key.
+        capabilities.push_breaks = self.inner.push != PushBy::Key;
         capabilities
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
-            let args = wire::ask_args(ask);
-            let value = self.inner.law("acquire", &ACQUIRE, &ask.claim.key, args).await?;
-            wire::answer(&value)
+            let answer = self.inner.ask(ask).await?;
+            // Where every key has a channel of its own, it is listened to from the first wait on,
+            // and whatever was pushed before that is asked for.
+            let waits = matches!(&answer, Answer::Busy(busy) if busy.ticket.is_some());
+            if waits && self.inner.listen_to(&ask.claim.key).await? {
+                return self.inner.ask(ask).await;
+            }
+            Ok(answer)
         })
     }
 
@@ -135,15 +193,18 @@ impl Backend for Redis {
             (index, inner.stand(renewal).await)
         };
         let others: FuturesUnordered<_> = others.into_iter().map(stand).collect();
-        let holds = (!holds.is_empty()).then(|| inner.renew_holds(holds));
-        let held = stream::iter(holds).then(|call| call).flat_map(stream::iter);
-        let held = held.then(move |(index, renewal, answer)| async move {
+        let holds: FuturesUnordered<_> = holds
+            .chunks(inner.holds_max())
+            .map(|chunk| inner.renew_holds(chunk.to_vec()))
+            .collect();
+        let rest = move |(index, renewal, answer): (usize, _, Result<Option<u64>, _>)| async move {
             match answer {
                 Ok(Some(fence)) => (index, Ok(Standing::Held { fence })),
                 Ok(None) => stand((index, renewal)).await,
                 Err(fault) => (index, Err(fault)),
             }
-        });
+        };
+        let held = holds.flat_map(stream::iter).map(rest).buffer_unordered(HOLDS_MAX);
         Box::pin(stream::select(others, held))
     }
 
@@ -170,8 +231,13 @@ impl Backend for Redis {
 
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
-            let info = self.inner.link.run("probe", &redis::cmd("INFO")).await?;
-            Ok(health(&wire::as_text(&info).unwrap_or_default()))
+            let nodes = self.inner.link.nodes().await?;
+            let mut seen = Vec::new();
+            for node in &nodes {
+                let info = self.inner.link.run_at(node, "probe", &redis::cmd("INFO")).await?;
+                seen.push(health(&wire::as_text(&info)?));
+            }
+            Ok(whole(seen))
         })
     }
 
@@ -186,38 +252,6 @@ impl Backend for Redis {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => None,
             }
         }))
-    }
-}
-
-impl Inner {
-    /// One page of a listing. A cursor is where the server's scan stands and how much of that step
-    /// was shown before.
-    async fn page(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Fault> {
-        let (scan, shown) = cursor.map_or(("0", 0), |Cursor(text)| {
-            let (scan, shown) = text.split_once(':').unwrap_or(("0", "0"));
-            (scan, shown.parse().unwrap_or(0))
-        });
-        let mut cmd = redis::cmd("SCAN");
-        cmd.arg(scan).arg("MATCH").arg(self.namespace.pattern(prefix));
-        cmd.arg("COUNT").arg(SNAPSHOT_MAX).arg("TYPE").arg("string");
-        let answer = self.link.run("list", &cmd).await?;
-        let (next, mains): (String, Vec<String>) =
-            redis::from_redis_value(answer).map_err(|error| Fault::permanent("list", error))?;
-        let mut seen = HashSet::new();
-        let keys: Vec<_> = mains
-            .iter()
-            .filter_map(|main| self.namespace.key_of(main))
-            .filter(|key| key.as_str().starts_with(prefix) && seen.insert(key.clone()))
-            .collect();
-        let now: Vec<_> = keys.iter().skip(shown).take(SNAPSHOT_MAX).collect();
-        let looks = futures_util::future::join_all(now.iter().map(|key| self.look(key))).await;
-        let looks = looks.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let next = if keys.len() > shown + SNAPSHOT_MAX {
-            Some(Cursor(format!("{scan}:{}", shown + SNAPSHOT_MAX)))
-        } else {
-            (next != "0").then(|| Cursor(format!("{next}:0")))
-        };
-        Ok(Page { locks: looks.into_iter().filter(|lock| !lock.is_free()).collect(), next })
     }
 }
 
@@ -239,4 +273,15 @@ fn health(info: &str) -> Health {
         health.warnings.push("this server is a replica: connect to the primary".to_owned());
     }
     health
+}
+
+/// Several nodes of one store as one: known by the first of them, as good as the worst.
+fn whole(mut nodes: Vec<Health>) -> Health {
+    nodes.sort_by(|a, b| a.identity.cmp(&b.identity));
+    let mut all = nodes.first().cloned().unwrap_or_else(|| Health::new("", ""));
+    all.persistent = nodes.iter().all(|node| node.persistent);
+    all.warnings = nodes.into_iter().flat_map(|node| node.warnings).collect();
+    all.warnings.sort();
+    all.warnings.dedup();
+    all
 }

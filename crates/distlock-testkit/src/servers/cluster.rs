@@ -1,0 +1,154 @@
+//! A cluster of a test's own: three primaries, and a replica for each if asked for.
+
+use std::time::{Duration, Instant};
+
+use super::redis::{RedisServer, RedisServerOptions, free_port};
+
+/// How long a cluster may take to agree.
+const AGREE_MAX: Duration = Duration::from_secs(30);
+
+/// The first and last slot of each primary.
+const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
+
+/// Three primaries that share all slots, on free ports of the loopback interface.
+#[derive(Debug)]
+pub struct RedisCluster {
+    primaries: Vec<RedisServer>,
+    replicas: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts three primaries and waits until they agree.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn start() -> Self {
+        let cluster = Self::unjoined();
+        cluster.wait_until_ok();
+        cluster
+    }
+
+    /// Starts three primaries with a replica each and waits until they agree.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn start_with_replicas() -> Self {
+        let mut cluster = Self::unjoined();
+        cluster.wait_until_ok();
+        for primary in &cluster.primaries {
+            let (replica, bus) = node();
+            meet(primary, &replica, bus);
+            cluster.replicas.push(replica);
+        }
+        cluster.replicate();
+        cluster
+    }
+
+    fn unjoined() -> Self {
+        let (primaries, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
+        for (primary, (first, last)) in primaries.iter().zip(SLOTS) {
+            let (first, last) = (first.to_string(), last.to_string());
+            let reply = primary.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
+            assert!(reply.starts_with("+OK"), "slots are not taken: {reply}");
+        }
+        for (other, bus) in primaries.iter().zip(buses).skip(1) {
+            meet(&primaries[0], other, bus);
+        }
+        Self { primaries, replicas: Vec::new() }
+    }
+
+    fn replicate(&self) {
+        for (replica, primary) in self.replicas.iter().zip(&self.primaries) {
+            let id = reply_text(&primary.command(&["CLUSTER", "MYID"]));
+            until("a replica knows its primary", || {
+                replica.command(&["CLUSTER", "REPLICATE", &id]).starts_with("+OK")
+            });
+        }
+        for replica in &self.replicas {
+            until("a replica follows", || {
+                replica.command(&["INFO", "replication"]).contains("master_link_status:up")
+            });
+        }
+        self.wait_until_ok();
+    }
+
+    /// Waits until every primary says that all is well.
+    ///
+    /// # Panics
+    ///
+    /// If that takes too long.
+    pub fn wait_until_ok(&self) {
+        for primary in &self.primaries {
+            until("the cluster agrees", || {
+                let info = primary.command(&["CLUSTER", "INFO"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+            });
+        }
+    }
+
+    /// The primaries.
+    pub fn primaries(&mut self) -> &mut [RedisServer] {
+        &mut self.primaries
+    }
+
+    /// The replicas, in the sequence of their primaries.
+    pub fn replicas(&mut self) -> &mut [RedisServer] {
+        &mut self.replicas
+    }
+
+    /// The URL it answers under.
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> =
+            self.primaries.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    /// Lets time pass for all locks, by making everything on all nodes older.
+    ///
+    /// # Panics
+    ///
+    /// If a node cannot be reached.
+    pub fn pass(&self, while_: Duration) {
+        self.primaries.iter().for_each(|node| node.pass(while_));
+    }
+}
+
+fn meet(one: &RedisServer, other: &RedisServer, bus: u16) {
+    let (port, bus) = (other.port().to_string(), bus.to_string());
+    one.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+}
+
+/// A node and the port on which it talks to the others.
+fn node() -> (RedisServer, u16) {
+    let port = free_port();
+    let bus = port.to_string();
+    let args = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-port",
+        &bus,
+        "--cluster-replica-validity-factor",
+        "0",
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    (RedisServer::start_with(RedisServerOptions { args }), port)
+}
+
+/// The text of a bulk reply.
+pub(super) fn reply_text(reply: &str) -> String {
+    reply.lines().nth(1).unwrap_or_default().trim().to_owned()
+}
+
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < AGREE_MAX, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,156 @@
+//! Making connections, to whatever kind of store it is.
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+};
+
+use super::config::{Config, Topology, tcp};
+
+/// How often the client crate follows a redirection by itself. Every script is idempotent by claim,
+/// so its retries do no harm.
+const REDIRECTIONS: u32 = 5;
+
+/// A connection to a server or to a cluster.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    pub(super) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
+        let answer = match self {
+            Self::Server(connection) => connection.req_packed_command(cmd).await,
+            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
+        };
+        answer.and_then(Value::extract_error)
+    }
+
+    /// Sends a command to one node of a cluster.
+    pub(super) async fn send_to(&mut self, node: &Node, cmd: &Cmd) -> Result<Value, RedisError> {
+        match (self, node) {
+            (Self::Cluster(connection), Node::At { host, port }) => {
+                let (host, port) = (host.clone(), *port);
+                let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
+                connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
+            }
+            (connection, _) => connection.send(cmd).await,
+        }
+    }
+
+    /// Listens to a channel: a sharded one on a cluster, an ordinary one elsewhere.
+    pub(super) async fn subscribe(&mut self, channel: &str) -> Result<(), RedisError> {
+        match self {
+            Self::Server(connection) => connection.subscribe(channel).await,
+            Self::Cluster(connection) => connection.ssubscribe(channel).await,
+        }
+    }
+
+    /// No longer listens to a channel.
+    pub(super) async fn unsubscribe(&mut self, channel: &str) -> Result<(), RedisError> {
+        match self {
+            Self::Server(connection) => connection.unsubscribe(channel).await,
+            Self::Cluster(connection) => connection.sunsubscribe(channel).await,
+        }
+    }
+}
+
+/// A node of a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Node {
+    /// The only one.
+    Any,
+    /// A primary of a cluster.
+    At { host: String, port: u16 },
+}
+
+impl Node {
+    /// The primaries among what `CLUSTER NODES` tells, one line each.
+    pub(super) fn primaries(text: &str) -> Vec<Self> {
+        let read = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (address, flags) = (words.next()?, words.next()?);
+            let flags: Vec<_> = flags.split(',').collect();
+            if !flags.contains(&"master") || flags.contains(&"fail") {
+                return None;
+            }
+            let (host, port) = address.split(['@', ',']).next()?.rsplit_once(':')?;
+            Some(Self::At { host: host.to_owned(), port: port.parse().ok()? })
+        };
+        text.lines().filter_map(read).collect()
+    }
+}
+
+/// Dials the store that the configuration names; whatever it pushes goes to `listener`.
+pub(super) async fn dial(
+    config: &Config,
+    listener: impl Fn(&PushInfo) + Send + Sync + 'static,
+) -> Result<Connection, RedisError> {
+    let sender = move |info: PushInfo| {
+        listener(&info);
+        Ok::<_, redis::aio::SendError>(())
+    };
+    let client = match &config.topology {
+        Topology::Server(info) => redis::Client::open(info.clone())?,
+        Topology::Sentinel { sentinels, primary, login } => {
+            primary_of(sentinels.clone(), primary, login).await?
+        }
+        Topology::Cluster(nodes) => {
+            let client = ClusterClient::builder(nodes.clone())
+                .use_protocol(ProtocolVersion::RESP3)
+                .push_sender(sender)
+                .retries(REDIRECTIONS)
+                .connection_timeout(config.connect_timeout)
+                .response_timeout(config.response_timeout)
+                .tcp_settings(tcp())
+                .build()?;
+            return client.get_async_connection().await.map(Connection::Cluster);
+        }
+    };
+    let settings = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(config.connect_timeout))
+        .set_response_timeout(Some(config.response_timeout))
+        .set_push_sender(sender);
+    let connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
+    Ok(Connection::Server(connection))
+}
+
+/// Asks the Sentinels who the primary is now.
+async fn primary_of(
+    sentinels: Vec<redis::ConnectionAddr>,
+    primary: &str,
+    login: &RedisConnectionInfo,
+) -> Result<redis::Client, RedisError> {
+    let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
+        .set_client_to_redis_protocol(ProtocolVersion::RESP3)
+        .set_client_to_redis_db(login.db())
+        .set_client_to_redis_tcp_settings(tcp())
+        .set_client_to_sentinel_tcp_settings(tcp());
+    if let Some(user) = login.username() {
+        builder = builder.set_client_to_redis_username(user);
+    }
+    if let Some(password) = login.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    builder.build()?.async_get_client().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_primaries_that_live_are_nodes() {
+        let text = "a1 127.0.0.1:7001@17001,host myself,master - 0 0 1 connected 0-5460\n\
+                    b2 127.0.0.1:7002@17002 slave a1 0 0 1 connected\n\
+                    c3 127.0.0.1:7003@17003 master,fail - 0 0 3 connected\n\
+                    d4 ::1:7004@17004 master - 0 0 4 connected 5461-10922\n";
+        let at = |host: &str, port| Node::At { host: host.to_owned(), port };
+        assert_eq!(Node::primaries(text), [at("127.0.0.1", 7001), at("::1", 7004)]);
+    }
+}
