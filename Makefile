@@ -48,7 +48,7 @@ bench: ## measure; tables go to the terminal
 
 soak: ## the random tests again, much longer
 	DISTLOCK_LAW_STEPS=3000000 $(CARGO) test --release -p distlock-core --test law --locked
-	DISTLOCK_SOAK=50 $(CARGO) test --release -p distlock --locked --test simulation --test differ --test sweep
+	DISTLOCK_SOAK=50 $(CARGO) test --release -p distlock --locked --test simulation --test differ --test differ_redis --test sweep
 
 clean:
 	$(CARGO) clean

@@ -40,7 +40,7 @@ pub type Streaming<'a, T> = Pin<Box<dyn Stream<Item = T> + Send + 'a>>;
 ///
 /// There are no default methods: a wrapper that forgets one does not compile.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// What this backend can do. Constant over its life.
+    /// What this backend can do. Constant over its life, but for pushes that turn out to be denied.
     fn capabilities(&self) -> Capabilities;
 
     /// Tries once to get what is asked, taking a place in the queue if the ask says so.

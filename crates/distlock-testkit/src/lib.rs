@@ -1,6 +1,6 @@
 //! Tests for distlock and for drivers of your own.
 //!
-//! - [`conformance`]: one async fn per promise of the [`Backend`](distlock_core::Backend)
+//! - [`mod@conformance`]: one async fn per promise of the [`Backend`](distlock_core::Backend)
 //!   contract, and a macro that turns them into one test each.
 //! - [`Scripted`] answers what a test tells it to; [`Faulty`] loses, delays and repeats messages.
 //! - [`history`]: records what clients saw and checks exclusion, order and fences.

@@ -62,7 +62,7 @@ impl Faults {
     }
 }
 
-/// What a [`Faulty`] did so far.
+/// What a [`Faulty`](crate::Faulty) did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {

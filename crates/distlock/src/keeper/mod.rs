@@ -217,7 +217,8 @@ impl Keeper {
         patience: Duration,
     ) -> Result<oneshot::Receiver<Verdict>, Error> {
         let now = self.clock.now();
-        let place = Place::new(settings.wait.place, settings.validity, standing, sent_at, now);
+        let (span, pushed) = (settings.wait.place, self.backend.capabilities().push);
+        let place = Place::new(span, settings.validity, pushed, standing, sent_at, now);
         let (reply, verdict) = oneshot::channel();
         let mut table = self.table();
         if self.is_closed() {

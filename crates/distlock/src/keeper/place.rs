@@ -18,18 +18,25 @@ pub(super) struct Place {
     acknowledged: Moment,
     next: Moment,
     in_flight: bool,
+    /// The store pushes grants, so nobody needs to look out for them.
+    pushed: bool,
 }
+
+/// How often the first in line looks where nothing is pushed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Place {
     /// A place acknowledged by the answer to a request sent at `sent_at`, seen at `now`.
     pub(super) fn new(
         place: Duration,
         validity: Validity,
+        pushed: bool,
         standing: Waiting,
         sent_at: Moment,
         now: Moment,
     ) -> Self {
         let mut new = Self {
+            pushed,
             ticket: standing.ticket,
             place,
             validity,
@@ -75,11 +82,11 @@ impl Place {
         self.acknowledged = sent_at;
         self.next = sent_at.after(self.interval());
         // The first in line also looks exactly when the holder's lease can end, because nobody
-        // else may be there to notice.
-        if standing.ahead == 0
-            && let Some(retry_after) = standing.retry_after
-        {
-            self.next = self.next.min(now.after(retry_after.max(Duration::from_millis(1))));
+        // else may be there to notice; and again and again if nobody would tell it of a release.
+        if standing.ahead == 0 {
+            let ends = standing.retry_after.unwrap_or(Duration::MAX);
+            let look = if self.pushed { ends } else { ends.min(LOOK_EVERY) };
+            self.next = self.next.min(now.after(look.max(Duration::from_millis(1))));
         }
     }
 
@@ -125,7 +132,17 @@ mod tests {
 
     fn place(ahead: u64, retry_after_ms: Option<u64>) -> Place {
         let span = Duration::from_secs(4);
-        Place::new(span, VALIDITY, standing(ahead, retry_after_ms), AT(100), AT(110))
+        Place::new(span, VALIDITY, true, standing(ahead, retry_after_ms), AT(100), AT(110))
+    }
+
+    #[test]
+    fn without_pushes_the_first_in_line_looks_often() {
+        let place = |ahead| {
+            let standing = standing(ahead, Some(9_000));
+            Place::new(Duration::from_secs(4), VALIDITY, false, standing, AT(100), AT(110))
+        };
+        assert_eq!(place(0).next(), Some(AT(160)));
+        assert_eq!(place(1).next(), Some(AT(1_100)), "those behind go by their heartbeats");
     }
 
     #[test]

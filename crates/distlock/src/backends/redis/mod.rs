@@ -162,8 +162,9 @@ impl Backend for Redis {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::ALL;
         capabilities.listing = !self.inner.namespace.is_bare();
+        capabilities.push = self.inner.link.can_push();
         // On a cluster only those who wait listen to a key.
-        capabilities.push_breaks = self.inner.push != PushBy::Key;
+        capabilities.push_breaks = capabilities.push && self.inner.push != PushBy::Key;
         capabilities
     }
 
