@@ -24,6 +24,8 @@ endif
 doctest:
 	$(CARGO) test --workspace --all-features --locked --doc
 
+# The scripts are compared with the law at length where it is decided whether a change lands.
+ci: export DISTLOCK_DIFFER_STEPS ?= 200000
 ci: fmt clippy doc deny test ## everything that must be green
 
 fmt:
@@ -43,8 +45,9 @@ else
 	@echo "cargo-deny is not installed: licences, bans and sources are not checked"
 endif
 
-bench: ## measure; tables go to the terminal
+bench: ## measure; tables go to the terminal, target/bench/report.json and docs/benchmarks.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked
+	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
 
 soak: ## the random tests again, much longer
 	DISTLOCK_LAW_STEPS=3000000 $(CARGO) test --release -p distlock-core --test law --locked

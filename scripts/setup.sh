@@ -1,23 +1,62 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: a redis-server, which the drivers' tests start
-# for themselves on free ports. Installs nothing if it is there.
+# for themselves on free ports, and the lock libraries of other languages that the wire tests meet
+# there. Those go into target/foreign and nowhere else. Installs nothing that is there.
 set -eu
 
-if command -v redis-server >/dev/null 2>&1; then
-    exit 0
-fi
+root=$(cd "$(dirname "$0")/.." && pwd)
+wanted="$root/crates/distlock/tests/wire/foreign"
+foreign="$root/target/foreign"
 
-if ! command -v apt-get >/dev/null 2>&1; then
-    echo "Please install redis-server 7 or later and put it on the PATH: the tests start it." >&2
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
+
+fail() {
+    echo "$1" >&2
     exit 1
+}
+
+# What has been installed is known by the hash of what was asked for.
+hash=$(cat "$wanted/requirements.txt" "$wanted/package.json" | cksum)
+foreign_is_there=no
+if [ -x "$foreign/py/bin/python" ] && [ -d "$foreign/node/node_modules/redlock" ] && has node \
+    && [ "$(cat "$foreign/stamp" 2>/dev/null)" = "$hash" ]; then
+    foreign_is_there=yes
 fi
 
-as_root=""
-if [ "$(id -u)" -ne 0 ]; then
-    as_root="sudo"
+packages=""
+has redis-server || packages="redis-server"
+if [ "$foreign_is_there" = no ]; then
+    python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages="$packages python3 python3-venv"
+    has node || packages="$packages nodejs"
+    has npm || packages="$packages npm"
 fi
-echo "installing redis-server"
-export DEBIAN_FRONTEND=noninteractive
-# The service that the package would start is of no use here: every test starts its own server.
-$as_root apt-get update -qq
-$as_root env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends redis-server >/dev/null
+
+if [ -n "$packages" ]; then
+    has apt-get || fail "Please install $packages and put them on the PATH: the tests start a \
+redis-server (7 or later) and programs in Python (3.9 or later) and Node (18 or later)."
+    as_root=""
+    if [ "$(id -u)" -ne 0 ]; then
+        as_root="sudo"
+    fi
+    echo "installing $packages"
+    export DEBIAN_FRONTEND=noninteractive
+    # The service that a package would start is of no use here: every test starts its own server.
+    $as_root apt-get update -qq
+    # shellcheck disable=SC2086 # one word for each package
+    $as_root env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $packages >/dev/null
+fi
+
+if [ "$foreign_is_there" = no ]; then
+    echo "installing the lock libraries of Python and Node that the wire tests meet"
+    rm -rf "$foreign"
+    mkdir -p "$foreign/node"
+    python3 -m venv "$foreign/py" || fail "Could not make a venv: is python3-venv installed?"
+    "$foreign/py/bin/python" -m pip install -q --disable-pip-version-check \
+        -r "$wanted/requirements.txt" || fail "Could not install from PyPI: see above."
+    cp "$wanted/package.json" "$foreign/node/"
+    (cd "$foreign/node" && npm install --silent --no-audit --no-fund --ignore-scripts) \
+        || fail "Could not install from npm: see above."
+    echo "$hash" >"$foreign/stamp"
+fi

@@ -86,6 +86,16 @@ pub struct Waiting {
     pub retry_after: Option<Duration>,
 }
 
+/// How many replicas of the store know of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Confirmed {
+    /// The claim holds, and this many have it.
+    By(u32),
+    /// The store does not know the hold.
+    Gone,
+}
+
 /// The answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use futures_core::Stream;
 
 use crate::{
-    Answer, Ask, ClaimId, Cursor, Fault, How, Key, Outcome, Page, Renewal, Snapshot, Standing,
-    Target, Ticket,
+    Answer, Ask, ClaimId, Confirmed, Cursor, Fault, How, Key, Outcome, Page, Renewal, Snapshot,
+    Standing, Target, Ticket,
 };
 
 /// A call to a backend that is under way.
@@ -55,6 +55,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Gives up a claim, held or waiting, and admits whoever is next in the same step.
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome>;
 
+    /// Renews a hold and waits, for as long as a call may take, until this many replicas of the
+    /// store have it; then says how many do. Fewer than asked for is an answer, not a fault.
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed>;
+
     /// Looks at one key without changing anything.
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot>;
 
@@ -96,6 +100,8 @@ pub struct Capabilities {
     pub downgrade: bool,
     /// Keys can be listed.
     pub listing: bool,
+    /// Holds can be confirmed by replicas.
+    pub durability: bool,
 }
 
 impl Capabilities {
@@ -112,6 +118,7 @@ impl Capabilities {
         reentry: true,
         downgrade: true,
         listing: true,
+        durability: true,
     };
 
     /// The first thing that this ask needs and the backend lacks.

@@ -20,7 +20,7 @@ pub mod law;
 mod snapshot;
 mod time;
 
-pub use answer::{Answer, Busy, Holder, Outcome, Standing, Waiting};
+pub use answer::{Answer, Busy, Confirmed, Holder, Outcome, Standing, Waiting};
 pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
 pub use backend::{Backend, Capabilities, Health, Pending, Push, Streaming};
 pub use claim::{Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};

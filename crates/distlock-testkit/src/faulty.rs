@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, How, Key, Outcome, Page, Pending,
-    Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -255,6 +255,12 @@ impl Backend for Faulty {
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
         request!(self, (target = target.clone()), |inner| inner.release(&target, how).await)
+    }
+
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        request!(self, (renewal = renewal.clone()), |inner| {
+            inner.confirm(&renewal, replicas).await
+        })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {

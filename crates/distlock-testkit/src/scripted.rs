@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Fault, Health, How, Key,
+    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::broadcast;
@@ -60,6 +60,7 @@ struct State {
     acquire: Script<Ask, Answer>,
     renew: Script<Renewal, Standing>,
     release: Script<Target, Outcome>,
+    confirm: Script<Renewal, Confirmed>,
     inspect: Script<Key, Snapshot>,
     list: Script<String, Page>,
     probe: Script<(), Health>,
@@ -114,6 +115,7 @@ impl Scripted {
             acquire: Script::default(),
             renew: Script::default(),
             release: Script::default(),
+            confirm: Script::default(),
             inspect: Script::default(),
             list: Script::default(),
             probe: Script::default(),
@@ -134,6 +136,7 @@ impl Scripted {
     script!(acquire, on_acquire, always_acquire, Ask, Answer);
     script!(renew, on_renew, always_renew, Renewal, Standing);
     script!(release, on_release, always_release, Target, Outcome);
+    script!(confirm, on_confirm, always_confirm, Renewal, Confirmed);
     script!(inspect, on_inspect, always_inspect, Key, Snapshot);
     script!(list, on_list, always_list, String, Page);
     script!(probe, on_probe, always_probe, (), Health);
@@ -297,6 +300,16 @@ impl Backend for Scripted {
             match self.called(log, |state| state.release.take()) {
                 Some(reply) => reply.play(target).await,
                 None => Ok(Outcome::WasHeld),
+            }
+        })
+    }
+
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        Box::pin(async move {
+            let log = |at| Call::Confirm { at, renewal: renewal.clone(), replicas };
+            match self.called(log, |state| state.confirm.take()) {
+                Some(reply) => reply.play(renewal).await,
+                None => Ok(Confirmed::By(replicas)),
             }
         })
     }

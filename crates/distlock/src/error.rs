@@ -103,9 +103,9 @@ pub enum Error {
         /// The key.
         key: Key,
         /// How many confirmed in time.
-        confirmed: usize,
+        confirmed: u32,
         /// How many were asked for.
-        wanted: usize,
+        wanted: u32,
     },
     /// The release may or may not have reached the store. It is repeated in the background; at the
     /// latest the lock is free when its lease ends.

@@ -119,6 +119,12 @@ impl Guard {
         self.hold.attempts
     }
 
+    /// How many replicas of the store had the grant before it counted; zero unless
+    /// [`durability`](crate::Options::durability) asks for some.
+    pub fn replicas(&self) -> u32 {
+        self.hold.replicas
+    }
+
     /// Waits until the lock is lost, and says why. Never returns for a lock that is not.
     ///
     /// # Cancel safety

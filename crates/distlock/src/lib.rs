@@ -32,7 +32,7 @@ pub use lease::{Lease, Leases};
 pub use locks::Locks;
 pub use mutex::Mutex;
 pub use observe::{Event, Stats};
-pub use options::{Options, Waiting};
+pub use options::{Durability, Options, Waiting};
 pub use reentrant::{ReentrantGuard, ReentrantMutex, ReentrantOwner};
 pub use rwlock::{RwLock, WriteGuard};
 pub use semaphore::Semaphore;

@@ -217,6 +217,7 @@ impl Locks {
             until,
             renew_at: sent_at.after(settings.renew_every),
             ticket: None,
+            replicas: 0,
             waited: now.since(sent_at),
             attempts: 1,
             doubtful: false,

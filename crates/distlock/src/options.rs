@@ -51,6 +51,19 @@ pub struct Options {
     place: Duration,
     waiters_max: u32,
     patience: Option<Duration>,
+    durability: Durability,
+}
+
+/// Who must know of a grant before it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The store itself.
+    #[default]
+    Store,
+    /// The store and this many replicas of it. Narrows the window in which a failover can lose a
+    /// grant; it does not close it, and is no consensus. Costs a round trip to the replicas.
+    Replicas(u32),
 }
 
 /// How to wait for a lock that is held.
@@ -82,6 +95,7 @@ impl Default for Options {
             place: Duration::from_secs(4),
             waiters_max: 1_000_000,
             patience: None,
+            durability: Durability::Store,
         }
     }
 }
@@ -173,6 +187,14 @@ impl Options {
         self
     }
 
+    /// Who must know of a grant before it counts. With too few in time the grant is given back and
+    /// the call fails with [`Error::NotReplicated`](crate::Error::NotReplicated). Default: the
+    /// store itself.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
     /// Checks everything.
     pub(crate) fn check(&self) -> Result<Settings, Invalid> {
         let validity = self.check_times()?;
@@ -195,6 +217,10 @@ impl Options {
             validity,
             wait: Wait { place: self.place, waiters_max: self.waiters_max },
             patience: self.patience.unwrap_or(self.ttl),
+            replicas: match self.durability {
+                Durability::Store => 0,
+                Durability::Replicas(replicas) => replicas,
+            },
             options: self.clone(),
         })
     }
@@ -269,6 +295,8 @@ pub(crate) struct Settings {
     pub(crate) validity: Validity,
     pub(crate) wait: Wait,
     pub(crate) patience: Duration,
+    /// How many replicas must have a grant.
+    pub(crate) replicas: u32,
     options: Options,
 }
 

@@ -206,6 +206,14 @@ impl Backend for Planted {
         Box::pin(self.let_go(target, how))
     }
 
+    fn confirm<'a>(
+        &'a self,
+        renewal: &'a Renewal,
+        replicas: u32,
+    ) -> Pending<'a, distlock_core::Confirmed> {
+        self.inner.confirm(renewal, replicas)
+    }
+
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(self.look(key))
     }

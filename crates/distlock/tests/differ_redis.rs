@@ -9,13 +9,17 @@ use distlock_core::Backend;
 use distlock_testkit::differ::Differ;
 use distlock_testkit::servers::RedisServer;
 
-/// Operations per order; `DISTLOCK_SOAK` multiplies them.
-const STEPS: u64 = 200_000;
+/// Operations per order, unless `DISTLOCK_DIFFER_STEPS` says otherwise; `DISTLOCK_SOAK` multiplies.
+const STEPS: u64 = 20_000;
 const STEPS_A_RUN: u64 = 2_000;
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
 fn runs() -> u64 {
-    let soak = std::env::var("DISTLOCK_SOAK").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
-    STEPS / STEPS_A_RUN * soak
+    let steps = number("DISTLOCK_DIFFER_STEPS").unwrap_or(STEPS);
+    (steps / STEPS_A_RUN).max(1) * number("DISTLOCK_SOAK").unwrap_or(1)
 }
 
 async fn compare(order: Order) {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use distlock_core::{Key, Outcome, Renewal, Standing, TTL_MAX, TTL_MIN};
+use distlock_core::{Confirmed, Key, Outcome, Renewal, Standing, TTL_MAX, TTL_MIN};
 use futures_util::{FutureExt, StreamExt};
 
 use super::Subject;
 use super::support::{
-    LONG, MARGIN, Stage, Wish, burying, busy, gone, granted, held, key, mutex, waiting,
+    LONG, MARGIN, SHORT, Stage, Wish, burying, busy, gone, granted, held, key, mutex, waiting,
 };
 
 /// Names that some store might cut, fold, escape or mistake for another.
@@ -252,6 +252,21 @@ pub async fn dropped_calls_leave_the_store_usable(subject: &dyn Subject) {
     drop(a.backend.release(&target, burying(LONG)).now_or_never());
     a.give_up(&x, burying(LONG)).await;
     granted(a.ask(&stage.mutex()).await);
+}
+
+/// Confirming renews a hold and counts the replicas that have it; what is gone is not confirmed.
+pub async fn a_hold_is_confirmed(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let a = stage.client().await;
+    let x = stage.mutex();
+    let renewal = Renewal::hold(x.claim.clone(), LONG);
+    let unknown = a.backend.confirm(&renewal, 0).await.expect("the store answers");
+    assert_eq!(unknown, Confirmed::Gone);
+    granted(a.ask(&x.clone().lasting(SHORT)).await);
+    let known = a.backend.confirm(&renewal, 0).await.expect("the store answers");
+    assert!(matches!(known, Confirmed::By(_)), "{known:?}");
+    stage.outlive_short().await;
+    held(a.renew(&x, LONG).await);
 }
 
 /// The store says who it is, the same to every client and every time.

@@ -31,6 +31,8 @@ pub enum Need {
     Downgrade,
     /// A list of keys.
     Listing,
+    /// Holds confirmed by replicas.
+    Durability,
 }
 
 impl Need {
@@ -47,6 +49,7 @@ impl Need {
             Self::Reentry => offered.reentry,
             Self::Downgrade => offered.downgrade,
             Self::Listing => offered.listing,
+            Self::Durability => offered.durability,
         }
     }
 
@@ -69,6 +72,11 @@ impl Need {
             Self::Listing => {
                 let listed = a.backend.list(stage.prefix(), None).await;
                 return assert_unsupported(self, &listed.map(drop));
+            }
+            Self::Durability => {
+                let renewal = Renewal::hold(stage.mutex().claim, LONG);
+                let confirmed = a.backend.confirm(&renewal, 1).await;
+                return assert_unsupported(self, &confirmed.map(drop));
             }
         };
         let answer: Result<Answer, Fault> = a.backend.acquire(&ask).await;

@@ -196,6 +196,7 @@ macro_rules! for_each_promise {
             limits::an_empty_batch_ends [],
             limits::a_dropped_acquire_takes_nothing [],
             limits::dropped_calls_leave_the_store_usable [],
+            limits::a_hold_is_confirmed [Durability],
             limits::a_store_has_one_identity [],
             limits::capabilities_are_constant [],
         }

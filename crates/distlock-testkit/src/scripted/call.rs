@@ -31,6 +31,15 @@ pub enum Call {
         /// How.
         how: How,
     },
+    /// A hold to be confirmed by replicas.
+    Confirm {
+        /// When.
+        at: Duration,
+        /// The hold.
+        renewal: Renewal,
+        /// By how many.
+        replicas: u32,
+    },
     /// A look at one key.
     Inspect {
         /// When.
@@ -66,6 +75,7 @@ impl Call {
             Self::Acquire { at, .. }
             | Self::Renew { at, .. }
             | Self::Release { at, .. }
+            | Self::Confirm { at, .. }
             | Self::Inspect { at, .. }
             | Self::List { at, .. }
             | Self::Probe { at }

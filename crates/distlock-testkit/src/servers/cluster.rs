@@ -7,6 +7,9 @@ use super::redis::{RedisServer, RedisServerOptions, free_port};
 /// How long a cluster may take to agree.
 const AGREE_MAX: Duration = Duration::from_secs(30);
 
+/// How long nodes have to get to know each other before they are told again.
+const MEET_EVERY: Duration = Duration::from_secs(3);
+
 /// The first and last slot of each primary.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
 
@@ -24,9 +27,7 @@ impl RedisCluster {
     ///
     /// If they do not.
     pub fn start() -> Self {
-        let cluster = Self::unjoined();
-        cluster.wait_until_ok();
-        cluster
+        Self::joined()
     }
 
     /// Starts three primaries with a replica each and waits until they agree.
@@ -35,34 +36,36 @@ impl RedisCluster {
     ///
     /// If they do not.
     pub fn start_with_replicas() -> Self {
-        let mut cluster = Self::unjoined();
-        cluster.wait_until_ok();
-        for primary in &cluster.primaries {
-            let (replica, bus) = node();
-            meet(primary, &replica, bus);
-            cluster.replicas.push(replica);
-        }
-        cluster.replicate();
+        let mut cluster = Self::joined();
+        let (replicas, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
+        cluster.replicas = replicas;
+        cluster.replicate(&buses);
         cluster
     }
 
-    fn unjoined() -> Self {
+    fn joined() -> Self {
         let (primaries, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
         for (primary, (first, last)) in primaries.iter().zip(SLOTS) {
             let (first, last) = (first.to_string(), last.to_string());
             let reply = primary.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             assert!(reply.starts_with("+OK"), "slots are not taken: {reply}");
         }
-        for (other, bus) in primaries.iter().zip(buses).skip(1) {
-            meet(&primaries[0], other, bus);
-        }
-        Self { primaries, replicas: Vec::new() }
+        let mut meeting = Meeting::default();
+        until("the cluster meets", || {
+            meeting.of(&primaries[0], primaries.iter().zip(&buses).skip(1));
+            is_ok(&primaries[0])
+        });
+        let cluster = Self { primaries, replicas: Vec::new() };
+        cluster.wait_until_ok();
+        cluster
     }
 
-    fn replicate(&self) {
-        for (replica, primary) in self.replicas.iter().zip(&self.primaries) {
+    fn replicate(&self, buses: &[u16]) {
+        for ((replica, primary), bus) in self.replicas.iter().zip(&self.primaries).zip(buses) {
             let id = reply_text(&primary.command(&["CLUSTER", "MYID"]));
+            let mut meeting = Meeting::default();
             until("a replica knows its primary", || {
+                meeting.of(primary, std::iter::once((replica, bus)));
                 replica.command(&["CLUSTER", "REPLICATE", &id]).starts_with("+OK")
             });
         }
@@ -70,6 +73,7 @@ impl RedisCluster {
             until("a replica follows", || {
                 replica.command(&["INFO", "replication"]).contains("master_link_status:up")
             });
+            until("a replica knows all slots", || is_ok(replica));
         }
         self.wait_until_ok();
     }
@@ -81,10 +85,7 @@ impl RedisCluster {
     /// If that takes too long.
     pub fn wait_until_ok(&self) {
         for primary in &self.primaries {
-            until("the cluster agrees", || {
-                let info = primary.command(&["CLUSTER", "INFO"]);
-                info.contains("cluster_state:ok") && info.contains("cluster_size:3")
-            });
+            until("the cluster agrees", || is_ok(primary));
         }
     }
 
@@ -115,9 +116,31 @@ impl RedisCluster {
     }
 }
 
-fn meet(one: &RedisServer, other: &RedisServer, bus: u16) {
-    let (port, bus) = (other.port().to_string(), bus.to_string());
-    one.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+fn is_ok(primary: &RedisServer) -> bool {
+    let info = primary.command(&["CLUSTER", "INFO"]);
+    info.contains("cluster_state:ok") && info.contains("cluster_size:3")
+}
+
+/// Nodes that are to know each other. On a busy machine a handshake may take longer than nodes
+/// have patience for it, so it is repeated.
+#[derive(Default)]
+struct Meeting(Option<Instant>);
+
+impl Meeting {
+    fn of<'a>(
+        &mut self,
+        one: &RedisServer,
+        others: impl Iterator<Item = (&'a RedisServer, &'a u16)>,
+    ) {
+        if self.0.is_some_and(|last| last.elapsed() < MEET_EVERY) {
+            return;
+        }
+        self.0 = Some(Instant::now());
+        for (other, bus) in others {
+            let (port, bus) = (other.port().to_string(), bus.to_string());
+            one.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+    }
 }
 
 /// A node and the port on which it talks to the others.

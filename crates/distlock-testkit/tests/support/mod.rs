@@ -113,6 +113,10 @@ impl Backend for Store {
         })
     }
 
+    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, distlock_core::Confirmed> {
+        Box::pin(async { Err(Fault::unsupported("durability")) })
+    }
+
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move {
             let now = self.now().at;

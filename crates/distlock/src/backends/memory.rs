@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Clock, Cursor, Fault, Health, How, Key, Outcome,
-    Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, ClientId, Clock, Confirmed, Cursor, Fault, Health, How,
+    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
+    Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -161,7 +162,9 @@ fn wall_micros() -> u64 {
 
 impl Backend for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::ALL
+        let mut capabilities = Capabilities::ALL;
+        capabilities.durability = false;
+        capabilities
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
@@ -184,6 +187,10 @@ impl Backend for Memory {
         Box::pin(async move {
             Ok(self.decide(target.key(), |record, now| record.release(target, how, now)))
         })
+    }
+
+    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, Confirmed> {
+        Box::pin(async { Err(Fault::unsupported("durability: memory has no replicas")) })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {

@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Answer, Ask, Busy, ClaimId, Fault, Key, Moment, Ticket, Waiting as Standing};
+use distlock_core::{
+    Answer, Ask, Busy, ClaimId, Confirmed, Fault, Key, Moment, Renewal, Ticket, Waiting as Standing,
+};
 
 use super::Grant;
 use super::armed::Armed;
@@ -75,6 +77,9 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     if let Some(what) = keeper.backend.capabilities().missing_for(&request.ask) {
         return Err(Error::Unsupported { what });
     }
+    if request.settings.replicas > 0 && !keeper.backend.capabilities().durability {
+        return Err(Error::Unsupported { what: "durability" });
+    }
     // Deadlines and renewals need a runtime; without one nothing is sent.
     keeper.start()?;
     let started = keeper.clock.now();
@@ -103,6 +108,7 @@ struct Granted {
     until: Moment,
     renew_at: Moment,
     ticket: Option<Ticket>,
+    replicas: u32,
 }
 
 /// One acquisition: its claim, and what happened to it so far.
@@ -157,7 +163,11 @@ impl<'a> Attempts<'a> {
     async fn run(mut self) -> Result<Grant, Error> {
         loop {
             match self.attempt().await {
-                Ok(Some(granted)) => return self.granted(granted),
+                Ok(Some(granted)) => match self.confirm(granted).await {
+                    Ok(Some(granted)) => return self.granted(granted),
+                    Ok(None) => {}
+                    Err(error) => return self.failed(error),
+                },
                 Ok(None) => {}
                 Err(error) => return self.failed(error),
             }
@@ -183,7 +193,7 @@ impl<'a> Attempts<'a> {
                 let until = self.settings.validity.until(sent_at, self.settings.ttl);
                 let renew_at = sent_at.after(self.settings.renew_every);
                 if until > self.keeper.clock.now().after(MIN_LEFT) {
-                    return Ok(Some(Granted { fence, until, renew_at, ticket: None }));
+                    return Ok(Some(Granted { fence, until, renew_at, ticket: None, replicas: 0 }));
                 }
                 self.came_to_nothing(Error::Lost { key: self.key(), reason: Reason::TooSlow })?;
             }
@@ -201,6 +211,34 @@ impl<'a> Attempts<'a> {
         Ok(None)
     }
 
+    /// Waits until enough replicas have the grant, if that is asked for. None means: ask again.
+    async fn confirm(&mut self, granted: Granted) -> Result<Option<Granted>, Error> {
+        let wanted = self.settings.replicas;
+        if wanted == 0 {
+            return Ok(Some(granted));
+        }
+        let sent_at = self.keeper.clock.now();
+        let renewal = Renewal::hold(self.ask.claim.clone(), self.ask.ttl);
+        match self.keeper.backend.confirm(&renewal, wanted).await {
+            Ok(Confirmed::By(replicas)) if replicas >= wanted => {
+                let until = self.settings.validity.until(sent_at, self.settings.ttl);
+                let renew_at = sent_at.after(self.settings.renew_every);
+                Ok(Some(Granted { until, renew_at, replicas, ..granted }))
+            }
+            Ok(Confirmed::By(confirmed)) => {
+                Err(Error::NotReplicated { key: self.key(), confirmed, wanted })
+            }
+            Ok(_) => {
+                self.start_over()?;
+                Ok(None)
+            }
+            Err(fault) => {
+                self.fault(fault, None).await?;
+                Ok(None)
+            }
+        }
+    }
+
     /// The claim holds: it leaves with the grant.
     fn granted(self, granted: Granted) -> Result<Grant, Error> {
         if self.keeper.is_closed() {
@@ -212,6 +250,7 @@ impl<'a> Attempts<'a> {
             until: granted.until,
             renew_at: granted.renew_at,
             ticket: granted.ticket,
+            replicas: granted.replicas,
             waited: self.keeper.clock.now().since(self.started),
             attempts: self.attempts,
             doubtful: self.armed.is_doubtful(),
@@ -296,7 +335,7 @@ impl<'a> Attempts<'a> {
             }
             Verdict::Granted { fence, until } => {
                 let (renew_at, ticket) = (self.soon_after_a_push(until), Some(standing.ticket));
-                Ok(Some(Granted { fence, until, renew_at, ticket }))
+                Ok(Some(Granted { fence, until, renew_at, ticket, replicas: 0 }))
             }
             Verdict::Gone => {
                 let key = self.key();

@@ -23,6 +23,8 @@ pub(crate) struct Grant {
     pub(crate) renew_at: Moment,
     /// The place in the queue from which it was granted.
     pub(crate) ticket: Option<Ticket>,
+    /// How many replicas of the store have it, as far as that was asked for.
+    pub(crate) replicas: u32,
     pub(crate) waited: Duration,
     pub(crate) attempts: u32,
     /// Some acquire of this claim was never answered and may still arrive at the store.

@@ -17,6 +17,8 @@ pub(super) struct Lease {
     /// When the hold must end, renewed or not.
     ends: Option<Moment>,
     every: Duration,
+    /// When the latest renewal that was confirmed had been sent.
+    confirmed_at: Moment,
     in_flight: bool,
     faulted: bool,
 }
@@ -36,7 +38,8 @@ impl Lease {
     /// A claim granted at `since`, whose first renewal is wanted at `next`.
     pub(super) fn new(settings: &Settings, since: Moment, next: Moment) -> Self {
         let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
-        Self { next, ends, every: settings.renew_every, in_flight: false, faulted: false }
+        let (every, confirmed_at) = (settings.renew_every, Moment::ORIGIN);
+        Self { next, ends, every, confirmed_at, in_flight: false, faulted: false }
     }
 
     /// What to do at `now` for a claim that is valid until `until`.
@@ -77,7 +80,8 @@ impl Lease {
     pub(super) fn confirmed(&mut self, sent_at: Moment) {
         self.in_flight = false;
         self.faulted = false;
-        self.next = sent_at.after(self.every);
+        self.next = self.confirmed_at.max(sent_at).after(self.every);
+        self.confirmed_at = self.confirmed_at.max(sent_at);
     }
 
     /// Tries again after a pause: an outage of any length short of the lease is ridden out, and a

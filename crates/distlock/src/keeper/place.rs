@@ -79,8 +79,9 @@ impl Place {
     pub(super) fn confirmed(&mut self, standing: Waiting, sent_at: Moment, now: Moment) {
         self.in_flight = false;
         self.ticket = standing.ticket;
-        self.acknowledged = sent_at;
-        self.next = sent_at.after(self.interval());
+        // A late answer to an earlier heartbeat proves no less than what is known already.
+        self.acknowledged = self.acknowledged.max(sent_at);
+        self.next = self.acknowledged.after(self.interval());
         // The first in line also looks exactly when the holder's lease can end, because nobody
         // else may be there to notice; and again and again if nobody would tell it of a release.
         if standing.ahead == 0 {

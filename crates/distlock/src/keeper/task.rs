@@ -20,6 +20,9 @@ const RENEWALS_MAX: usize = 100;
 /// How many waiting claims go into one call. A driver sends one heartbeat per key for them all.
 const HEARTBEATS_MAX: usize = 10_000;
 
+/// How long an answer that nobody waits for any more is listened for.
+const LATE_ANSWER_MAX: Duration = Duration::from_secs(10);
+
 type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Looks after the claims until there are none, or until another task has taken over.
@@ -118,17 +121,22 @@ async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Aske
         let now = keeper.clock.now();
         let effects = keeper.table().answered(renewal.claim.id, asked, sent_at, now, answer);
         keeper.announce(effects);
+        // The rest of the batch may take a while, and something may be due before that.
+        keeper.wake.notify_one();
     };
     let mut answers = keeper.backend.renew(&renewals);
-    while let Some(&(soonest, _)) = unanswered.first() {
+    loop {
+        // With nobody left to be impatient, late answers are still waited for: they count from when
+        // they were asked for, and a driver that gives up by itself knows why.
+        let soonest = unanswered.first().map_or(LATE_ANSWER_MAX, |&(patience, _)| patience);
         let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
-        match tokio::time::timeout(left, answers.next()).await {
-            Ok(Some((index, answer))) => {
+        match (tokio::time::timeout(left, answers.next()).await, unanswered.is_empty()) {
+            (Ok(Some((index, answer))), _) => {
                 unanswered.remove(&(patience.get(index).copied().unwrap_or_default(), index));
                 report(index, answer);
             }
-            Ok(None) => break,
-            Err(_) => {
+            (Ok(None), _) | (Err(_), true) => break,
+            (Err(_), false) => {
                 let (_, index) = unanswered.pop_first().unwrap_or_default();
                 report(index, Err(Fault::transient("renew in time", "no answer")));
             }

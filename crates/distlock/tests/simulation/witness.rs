@@ -217,6 +217,14 @@ impl Backend for Witness {
         })
     }
 
+    fn confirm<'a>(
+        &'a self,
+        renewal: &'a Renewal,
+        replicas: u32,
+    ) -> Pending<'a, distlock_core::Confirmed> {
+        self.inner.confirm(renewal, replicas)
+    }
+
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         self.inner.inspect(key)
     }

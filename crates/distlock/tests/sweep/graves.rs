@@ -50,6 +50,14 @@ impl Backend for Forgetful {
         self.0.release(target, How { bury: Duration::ZERO, ..how })
     }
 
+    fn confirm<'a>(
+        &'a self,
+        renewal: &'a Renewal,
+        replicas: u32,
+    ) -> Pending<'a, distlock_core::Confirmed> {
+        self.0.confirm(renewal, replicas)
+    }
+
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         self.0.inspect(key)
     }

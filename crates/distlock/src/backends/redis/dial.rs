@@ -3,7 +3,7 @@
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
@@ -40,6 +40,18 @@ impl Connection {
                 connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
             }
             (connection, _) => connection.send(cmd).await,
+        }
+    }
+
+    /// Sends a command that names no key to the primary of this key.
+    pub(super) async fn send_beside(&mut self, key: &str, cmd: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Server(_) => self.send(cmd).await,
+            Self::Cluster(connection) => {
+                let route = Route::with_key(key, SlotAddr::Master);
+                let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
+                connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
+            }
         }
     }
 

@@ -21,8 +21,20 @@ const PASSING: [&str; 14] = [
     "NOMASTERLINK",
 ];
 
+/// How a server refuses a command inside a script. It does not say which.
+const DENIED_INSIDE: &str = "user executing the script can't run this command";
+
+/// All that the scripts use, for whoever writes the access list.
+const NEEDED: &str = "the user needs +eval +evalsha +time +get +set +del +exists +pttl +pexpire \
+    +pexpireat +zadd +zrem +zscore +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +zcard \
+    +zcount +zlexcount +zremrangebyscore +zremrangebyrank +hget +hset +hdel +hmget +hincrby \
+    +publish +spublish +subscribe +ssubscribe";
+
 /// Turns an error into a fault. `action` completes "could not …".
 pub(super) fn fault(action: &'static str, error: RedisError) -> Fault {
+    if error.detail().is_some_and(|detail| detail.contains(DENIED_INSIDE)) {
+        return Fault::permanent(action, format!("{error}; {NEEDED}"));
+    }
     if is_passing(&error) {
         Fault::transient(action, error)
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::{Fault, Push};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
@@ -26,11 +26,13 @@ pub(super) struct Link {
     client: String,
     /// What is listened to from the start; on a cluster nothing is.
     channel: Option<String>,
-    current: Mutex<Option<Live>>,
+    current: Arc<Mutex<Option<Live>>>,
     /// Held while dialling, so that a hundred callers make one connection. Counts them.
     dialling: tokio::sync::Mutex<u64>,
     pushes: broadcast::Sender<Push>,
     push_denied: AtomicBool,
+    /// The connection for those who wait for replicas, one at a time.
+    apart: tokio::sync::Mutex<Option<Connection>>,
     /// The channels of keys, the one asked for last at the end.
     channels: Mutex<VecDeque<String>>,
 }
@@ -49,10 +51,11 @@ impl Link {
             config,
             client,
             channel,
-            current: Mutex::new(None),
+            current: Arc::default(),
             dialling: tokio::sync::Mutex::new(0),
             pushes: broadcast::channel(PUSHES_MAX).0,
             push_denied: AtomicBool::new(false),
+            apart: tokio::sync::Mutex::new(None),
             channels: Mutex::default(),
         }
     }
@@ -84,6 +87,38 @@ impl Link {
     /// Sends one command.
     pub(super) async fn run(&self, action: &'static str, cmd: &Cmd) -> Result<Value, Fault> {
         self.send(action, cmd).await?.map_err(|error| fault(action, error))
+    }
+
+    /// Runs a script and waits until this many replicas have what it wrote, all over a connection
+    /// of its own: `WAIT` counts only what was written over the same one, and holds it up.
+    pub(super) async fn eval_and_wait(
+        &self,
+        script: &Script,
+        main: &str,
+        args: &[Vec<u8>],
+        replicas: u32,
+    ) -> Result<(Value, u32), Fault> {
+        let (action, keys) = ("confirm", [main.to_owned()]);
+        let mut apart = self.apart.lock().await;
+        let mut connection = match apart.take() {
+            Some(connection) => connection,
+            None => self.dial_with(|_| {}).await.map_err(|error| fault(action, error))?,
+        };
+        let mut answer = connection.send(&script.by_hash(&keys, args)).await;
+        if is_unknown(&answer) {
+            answer = connection.send(&script.by_text(&keys, args)).await;
+        }
+        let value = answer.map_err(|error| fault(action, error))?;
+        let mut wait = redis::cmd("WAIT");
+        // Less than the time after which the client crate gives up on the answer.
+        let patience = self.config.response_timeout.mul_f64(0.8).as_millis();
+        wait.arg(replicas).arg(u64::try_from(patience).unwrap_or(1).max(1));
+        let copies = connection.send_beside(main, &wait).await;
+        let copies = copies.map_err(|error| fault(action, error))?;
+        // Kept only after it has answered everything: what it still owes would shift the replies.
+        *apart = Some(connection);
+        let copies = wire::as_text(&copies)?.parse();
+        Ok((value, copies.map_err(|error| Fault::permanent(action, error))?))
     }
 
     /// The nodes that hold the keys: just one unless it is a cluster.
@@ -147,12 +182,15 @@ impl Link {
         Ok(answer)
     }
 
+    /// What came over the present connection makes no sense: it is not used again.
+    pub(super) fn distrust(&self) {
+        *lock(&self.current) = None;
+    }
+
     fn give_up(&self, serial: u64) {
         // A cluster's connection looks after its nodes by itself.
-        let mut current = lock(&self.current);
-        let ours = current.as_ref().is_some_and(|live| live.serial == serial);
-        if ours && !self.config.is_cluster() {
-            *current = None;
+        if !self.config.is_cluster() {
+            forget(&self.current, serial);
         }
     }
 
@@ -165,9 +203,10 @@ impl Link {
         if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
         }
-        let connection = self.dial().await.map_err(|error| fault(action, error))?;
         *dialled += 1;
-        let live = Live { connection, serial: *dialled };
+        let serial = *dialled;
+        let connection = self.dial(serial).await.map_err(|error| fault(action, error))?;
+        let live = Live { connection, serial };
         *lock(&self.current) = Some(live.clone());
         if *dialled > 1 {
             // Whatever was pushed between the two connections is lost.
@@ -176,23 +215,38 @@ impl Link {
         Ok(live)
     }
 
-    async fn dial(&self) -> Result<Connection, RedisError> {
+    async fn dial(&self, serial: u64) -> Result<Connection, RedisError> {
         let (pushes, client) = (self.pushes.clone(), self.client.clone());
+        let (current, cluster) = (Arc::downgrade(&self.current), self.config.is_cluster());
         let listener = move |info: &PushInfo| {
+            // Known to be closed before anybody stumbles over it: the next call dials.
+            if info.kind == PushKind::Disconnection
+                && !cluster
+                && let Some(current) = current.upgrade()
+            {
+                forget(&current, serial);
+            }
             if let Some(push) = read_push(info, &client) {
                 // Nobody listening is no error: the heartbeat tells.
                 let _ = pushes.send(push);
             }
         };
-        let dialling = dial(&self.config, listener);
-        let mut connection = tokio::time::timeout(self.config.connect_timeout * 2, dialling)
-            .await
-            .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
+        let mut connection = self.dial_with(listener).await?;
         // Listening begins before anything is asked, so that no push can be missed.
         if let Some(channel) = &self.channel {
             self.subscribe(&mut connection, channel).await?;
         }
         Ok(connection)
+    }
+
+    async fn dial_with(
+        &self,
+        listener: impl Fn(&PushInfo) + Send + Sync + 'static,
+    ) -> Result<Connection, RedisError> {
+        let dialling = dial(&self.config, listener);
+        tokio::time::timeout(self.config.connect_timeout * 2, dialling)
+            .await
+            .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
     }
 
     async fn subscribe(
@@ -209,6 +263,13 @@ impl Link {
             }
             other => other,
         }
+    }
+}
+
+fn forget(current: &Mutex<Option<Live>>, serial: u64) {
+    let mut current = lock(current);
+    if current.as_ref().is_some_and(|live| live.serial == serial) {
+        *current = None;
     }
 }
 

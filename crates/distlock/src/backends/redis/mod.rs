@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Cursor, Fault, Health, How, Invalid, Key,
-    Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Fault, Health, How, Invalid,
+    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
+    Target,
 };
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
@@ -105,7 +106,18 @@ impl Inner {
 
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
         let args = wire::ask_args(ask);
-        wire::answer(&self.law("acquire", &ACQUIRE, &ask.claim.key, args).await?)
+        let id = args.0.clone();
+        let value = self.law("acquire", &ACQUIRE, &ask.claim.key, args).await?;
+        self.read(wire::answer(&id, &value))
+    }
+
+    /// Passes on what was read. An answer that makes no sense ends the connection: the replies on
+    /// it may be out of step with the questions.
+    fn read<T>(&self, read: Result<T, Fault>) -> Result<T, Fault> {
+        if read.is_err() {
+            self.link.distrust();
+        }
+        read
     }
 
     /// Listens to the channel of a key where keys have one. True if that is new.
@@ -133,12 +145,15 @@ impl Inner {
 
     async fn stand_once(&self, renewal: &Renewal) -> Result<Standing, Fault> {
         let args = wire::renewal_args(renewal);
-        wire::standing(&self.law("renew", &STAND, &renewal.claim.key, args).await?)
+        let id = args.0.clone();
+        let value = self.law("renew", &STAND, &renewal.claim.key, args).await?;
+        self.read(wire::standing(&id, &value))
     }
 
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
-        let args = (String::new(), vec![SNAPSHOT_MAX.to_string().into_bytes()]);
-        wire::snapshot(key, &self.law("inspect", &INSPECT, key, args).await?)
+        let args = (key.to_string(), vec![SNAPSHOT_MAX.to_string().into_bytes()]);
+        let value = self.law("inspect", &INSPECT, key, args).await?;
+        self.read(wire::snapshot(key.as_str(), key, &value))
     }
 
     /// Renews holds by their main keys alone; whatever is not an exclusive hold is left over.
@@ -149,7 +164,8 @@ impl Inner {
         let mains: Vec<_> = holds.iter().map(|(_, r)| self.namespace.main(&r.claim.key)).collect();
         let args: Vec<_> = holds.iter().flat_map(|(_, r)| wire::hold_args(r)).collect();
         let answer = self.link.eval("renew", &RENEW, &mains, &args).await;
-        let fences = answer.and_then(|value| wire::fences(&value));
+        let claims = holds.iter().map(|(_, renewal)| *renewal);
+        let fences = answer.and_then(|value| self.read(wire::fences(claims, &value)));
         let each = |at: usize| match &fences {
             Ok(fences) => Ok(fences.get(at).copied().flatten()),
             Err(fault) => Err(fault.clone()),
@@ -212,8 +228,26 @@ impl Backend for Redis {
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
         Box::pin(async move {
             let args = wire::release_args(target, how);
+            let id = args.0.clone();
             let value = self.inner.law("release", &RELEASE, target.key(), args).await?;
-            wire::outcome(&value)
+            self.inner.read(wire::outcome(&id, &value))
+        })
+    }
+
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        Box::pin(async move {
+            let main = self.inner.namespace.main(&renewal.claim.key);
+            let args = wire::hold_args(renewal);
+            let (value, copies) =
+                self.inner.link.eval_and_wait(&RENEW, &main, &args, replicas).await?;
+            match wire::fences([renewal], &value)?.first() {
+                Some(Some(_)) => Ok(Confirmed::By(copies)),
+                // Not an exclusive hold: the replicas got whatever was written before.
+                _ => match self.inner.stand(renewal).await? {
+                    Standing::Held { .. } => Ok(Confirmed::By(copies)),
+                    _ => Ok(Confirmed::Gone),
+                },
+            }
         })
     }
 

@@ -88,6 +88,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An answer that begins with the claim it is for. One for another claim means that the replies
+    /// on this connection are out of step with the questions.
+    fn answer_for(id: &str, value: &'a Value) -> Result<Self, Fault> {
+        let mut reader = Self::new(value)?;
+        if reader.text()? == id { Ok(reader) } else { Err(garbled(value)) }
+    }
+
     fn value(&mut self) -> Result<&'a Value, Fault> {
         self.rest.next().ok_or_else(|| garbled(&Value::Nil))
     }
@@ -153,17 +160,18 @@ pub(super) fn as_text(value: &Value) -> Result<String, Fault> {
     }
 }
 
+/// What was answered is not an answer to the question. Another connection may do better.
 fn garbled(value: &Value) -> Fault {
     let kind = match value {
         Value::Nil => "nothing",
-        Value::Array(_) => "an array",
-        _ => "a value of another kind",
+        Value::Array(_) => "to another question",
+        _ => "with a value of another kind",
     };
-    Fault::permanent("understand the store", format!("it answered {kind}"))
+    Fault::transient("understand the store", format!("it answered {kind}"))
 }
 
-pub(super) fn answer(value: &Value) -> Result<Answer, Fault> {
-    let mut reader = Reader::new(value)?;
+pub(super) fn answer(id: &str, value: &Value) -> Result<Answer, Fault> {
+    let mut reader = Reader::answer_for(id, value)?;
     match reader.text()?.as_str() {
         "granted" => Ok(Answer::Granted { fence: reader.number()? }),
         "busy" => {
@@ -180,8 +188,8 @@ pub(super) fn answer(value: &Value) -> Result<Answer, Fault> {
     }
 }
 
-pub(super) fn standing(value: &Value) -> Result<Standing, Fault> {
-    let mut reader = Reader::new(value)?;
+pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
+    let mut reader = Reader::answer_for(id, value)?;
     match reader.text()?.as_str() {
         "held" => Ok(Standing::Held { fence: reader.number()? }),
         "waiting" => {
@@ -193,14 +201,23 @@ pub(super) fn standing(value: &Value) -> Result<Standing, Fault> {
     }
 }
 
-/// The fences that renew.lua answers: none where the claim does not hold exclusively.
-pub(super) fn fences(value: &Value) -> Result<Vec<Option<u64>>, Fault> {
-    let Value::Array(values) = value else { return Err(garbled(value)) };
-    values.iter().map(|value| Ok(as_text(value)?.parse().ok())).collect()
+/// The fences that renew.lua answers for these claims: none where one does not hold exclusively.
+pub(super) fn fences<'a>(
+    claims: impl IntoIterator<Item = &'a Renewal>,
+    value: &Value,
+) -> Result<Vec<Option<u64>>, Fault> {
+    let mut reader = Reader::new(value)?;
+    let read = |renewal: &Renewal| {
+        if reader.text()? != renewal.claim.id.reveal() {
+            return Err(garbled(value));
+        }
+        Ok(reader.text()?.parse().ok())
+    };
+    claims.into_iter().map(read).collect()
 }
 
-pub(super) fn outcome(value: &Value) -> Result<Outcome, Fault> {
-    match as_text(value)?.as_str() {
+pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
+    match Reader::answer_for(id, value)?.text()?.as_str() {
         "held" => Ok(Outcome::WasHeld),
         "waiting" => Ok(Outcome::WasWaiting),
         "gone" => Ok(Outcome::Gone),
@@ -208,8 +225,8 @@ pub(super) fn outcome(value: &Value) -> Result<Outcome, Fault> {
     }
 }
 
-pub(super) fn snapshot(key: &Key, value: &Value) -> Result<Snapshot, Fault> {
-    let mut reader = Reader::new(value)?;
+pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, Fault> {
+    let mut reader = Reader::answer_for(id, value)?;
     let order = match reader.text()?.as_str() {
         "0" => Some(Order::Fifo),
         "1" => Some(Order::PreferWriters),
@@ -262,10 +279,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_makes_no_sense_is_a_fault() {
-        for value in [Value::Nil, Value::Array(vec![]), Value::Int(7)] {
-            assert!(
-                answer(&value).is_err() && standing(&value).is_err() && outcome(&value).is_err()
-            );
+        let text = |text: &str| Value::BulkString(text.into());
+        let other = Value::Array(vec![text("other"), text("granted"), text("7")]);
+        for value in [Value::Nil, Value::Array(vec![]), Value::Int(7), other] {
+            assert!(answer("id", &value).is_err() && standing("id", &value).is_err());
+            assert!(outcome("id", &value).is_err());
         }
     }
 }

@@ -1,13 +1,12 @@
 -- Asks once for a claim that may have to wait.
 --
--- Returns {'granted', fence} | {'busy', ticket or '', ahead, ms until a lease ends or -1, holder..}
+-- Returns, after the claim id, {'granted', fence} | {'busy', ticket or '', ahead, ms until a lease ends or -1, holder..}
 --       | {'conflict'} | {'full'} | {'dead'}
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
 local function busy(ticket)
-  local answer = {
-    'busy', ticket and whole(ticket) or '', ahead(order_now(), ask.exclusive, ticket), retry_after(),
-  }
+  local place = ticket and whole(ticket) or ''
+  local answer = reply('busy', place, ahead(order_now(), ask.exclusive, ticket), retry_after())
   local last, ends = held, held and held.ends
   if held and held.kind == 'shared' then
     local found = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
@@ -47,7 +46,7 @@ local function grant(fence)
   else
     put_shared(ask, now + ttl)
   end
-  return { 'granted', whole(fence) }
+  return reply('granted', whole(fence))
 end
 
 local function queue(place)
@@ -65,14 +64,14 @@ end
 local function answer()
   local place = number(ARGV[15])
   if call('ZSCORE', graves, id) then
-    return { 'dead' }
+    return reply('dead')
   elseif held and held.id == id then
     extend_main(ttl)
-    return { 'granted', whole(held.fence) }
+    return reply('granted', whole(held.fence))
   elseif call('ZSCORE', sharers, id) then
     local fence = details_of(id).fence
     extend_sharer(id, ttl)
-    return { 'granted', whole(fence) }
+    return reply('granted', whole(fence))
   end
   local ticket = ticket_of(id)
   if ticket then
@@ -84,7 +83,7 @@ local function answer()
   local order = order_now()
   local waiting = call('ZCARD', queue_x) + call('ZCARD', queue_s)
   if (held or waiting > 0) and order and order ~= ask.order then
-    return { 'conflict' }
+    return reply('conflict')
   end
   local reentered = inside(ask.reentry)
   if reentered then
@@ -94,11 +93,12 @@ local function answer()
   elseif not place then
     return busy(nil)
   elseif waiting >= number(ARGV[16]) then
-    return { 'full' }
+    return reply('full')
   end
   return queue(place)
 end
 
+get_main = call
 settle()
 local result = answer()
 keep_counter(max(ttl, number(ARGV[15]) or 0))

@@ -15,5 +15,5 @@ if ask.exclusive and call('EXISTS', main, sharers, queue_x, queue_s, graves) == 
   ask.fence = mint(number(ask.floor) or now_us)
   call('SET', main, exclusive_text(ask), 'PX', whole(ttl))
   keep_counter(ttl)
-  return { 'granted', whole(ask.fence) }
+  return reply('granted', whole(ask.fence))
 end

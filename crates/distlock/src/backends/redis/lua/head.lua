@@ -20,6 +20,12 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
+-- Every answer begins with the claim it is for, so that an answer to somebody else's question is
+-- never mistaken for one's own.
+local function reply(...)
+  return { id, ... }
+end
+
 -- The last number given out: fences and tickets come from one counter.
 local counter
 

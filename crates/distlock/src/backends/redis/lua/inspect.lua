@@ -2,7 +2,8 @@
 -- still be stored.
 --
 -- ARGV  6 how many holders and waiters to show at most.
--- Returns {order or '', holders in all, waiters in all, {holder..}, {waiter..}} with
+-- ARGV  1 any text, which comes back first.
+-- Returns, after it, {order or '', holders in all, waiters in all, {holder..}, {waiter..}} with
 --   holder: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1
 --   waiter: owner, reason, weight, 1 if exclusive, group, waited ms
 local most = number(ARGV[6])
@@ -16,6 +17,7 @@ local function show(h, ends)
   }
 end
 
+get_main = call
 read_main()
 if held and held.kind == 'foreign' then
   holders_total = 1
@@ -63,4 +65,4 @@ while #waiting < most and (x[i] or s[j]) do
 end
 
 local live = holders_total + waiters_total > 0
-return { live and order or '', holders_total, waiters_total, shown, waiting }
+return reply(live and order or '', holders_total, waiters_total, shown, waiting)

@@ -67,30 +67,47 @@ local function push(to, text)
   end
 end
 
+-- What a text of ours says; nothing if it is not ours. Foreign values may look like anything.
+local function read_exclusive(text, ends)
+  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
+  local p = rest and lines(rest)
+  if not p or #p ~= 8 or #fence > 16 then
+    return nil
+  end
+  local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
+  local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
+    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+$')
+  if not ours then
+    return nil
+  end
+  return {
+    kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
+    order = p[3], client = p[4], group = p[5], reentry = p[6], since = number(p[7]),
+    capacity = number(p[8]), weight = number(p[8]), exclusive = true, ends = ends,
+  }
+end
+
+-- Who takes or shows a key of another type must hear of it; who lets go of one has lost it.
+local get_main = redis.pcall
+
 local function read_main()
-  local text = call('GET', main)
+  local text = get_main('GET', main)
   if not text then
     held = nil
     return
   end
   local left = call('PTTL', main)
   local ends = left >= 0 and now + left or nil
-  if string.sub(text, 1, 8) == '~shared ' then
-    local p = lines(string.sub(text, 9))
-    held = { kind = 'shared', group = p[1], order = p[2], ends = ends }
+  if type(text) == 'table' then
+    held = { kind = 'foreign', ends = ends }
     return
   end
-  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
-  local p = rest and lines(rest)
-  if p and #p == 8 and string.match(string.gsub(holder, '^kept:', ''), '^%x+$') then
-    held = {
-      kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
-      order = p[3], client = p[4], group = p[5], reentry = p[6], since = number(p[7]),
-      capacity = number(p[8]), weight = number(p[8]), exclusive = true, ends = ends,
-    }
-  else
-    held = { kind = 'foreign', ends = ends }
+  local group, order = string.match(text, '^~shared ([^\n]*)\n([012])$')
+  if group and call('EXISTS', sharers) == 1 then
+    held = { kind = 'shared', group = group, order = order, ends = ends }
+    return
   end
+  held = read_exclusive(text, ends) or { kind = 'foreign', ends = ends }
 end
 
 local function write_exclusive(h, ends)
@@ -118,8 +135,8 @@ local function put_exclusive(h, ends)
   end
 end
 
-local function write_shared(ends)
-  held.ends = max(held.ends or 0, ends)
+local function write_shared()
+  held.ends = number(call('ZRANGE', sharers, -1, -1, 'WITHSCORES')[2])
   call('SET', main, '~shared ' .. held.group .. '\n' .. held.order, 'PXAT', whole(held.ends))
   outlive(sharers, held.ends)
   outlive(details, held.ends)
@@ -130,7 +147,7 @@ local function put_shared(h, ends)
   call('ZADD', sharers, whole(ends), h.id)
   call('HSET', details, h.id, pack(h))
   call('HINCRBY', details, '~w', whole(h.weight))
-  write_shared(ends)
+  write_shared()
 end
 
 -- Forgets sharers, whole slices at a time.
@@ -161,6 +178,12 @@ local function after_leaving()
     call('DEL', main)
     call('HDEL', details, '~w')
     held = nil
+  elseif held.kind == 'shared' then
+    local last = number(call('ZRANGE', sharers, -1, -1, 'WITHSCORES')[2])
+    if held.ends and last < held.ends then
+      held.ends = last
+      call('PEXPIREAT', main, whole(last))
+    end
   end
 end
 
@@ -354,7 +377,7 @@ end
 local function extend_sharer(claim, span)
   call('ZADD', sharers, 'XX', 'GT', whole(now + span), claim)
   if held.kind == 'shared' then
-    write_shared(now + span)
+    write_shared()
   elseif held.ends < now + span then
     local h = details_of(claim)
     drop_sharers({ claim })

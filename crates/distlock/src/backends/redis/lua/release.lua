@@ -1,6 +1,6 @@
 -- Gives up a claim, or breaks a hold, and admits whoever is next.
 --
--- Returns 'held' | 'waiting' | 'gone': what the claim was doing until now.
+-- Returns the claim id and 'held' | 'waiting' | 'gone': what the claim was doing until now.
 
 -- The key stays taken until then, but by a claim that is dead.
 local function keep_taken(h, ends)
@@ -75,4 +75,4 @@ settle()
 local outcome = broken == '' and give_up() or break_holds(number(broken))
 admit()
 keep_counter(0)
-return outcome
+return reply(outcome)

@@ -5,10 +5,10 @@
 local broken, keep, grave = ARGV[6], number(ARGV[7]), number(ARGV[8])
 
 if broken == '' and keep == 0 and grave == 0 then
-  local text = call('GET', main)
-  if text and string.sub(text, 1, 33) == id .. ' '
+  local text = redis.pcall('GET', main)
+  if type(text) == 'string' and string.sub(text, 1, 33) == id .. ' '
     and call('EXISTS', sharers, queue_x, queue_s) == 0 then
     call('DEL', main)
-    return 'held'
+    return reply('held')
   end
 end

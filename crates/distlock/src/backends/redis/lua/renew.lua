@@ -2,16 +2,16 @@
 -- slot and cost next to nothing.
 --
 -- KEYS  the main keys. ARGV  claim id and span in ms of each.
--- Returns for each its fence, or '' if it is not an exclusive hold of this claim: then stand.lua
--- knows more.
-local fences = {}
+-- Returns for each its claim id and its fence, or '' if it is not an exclusive hold of this claim:
+-- then stand.lua knows more.
+local answers = {}
 for i, main in ipairs(KEYS) do
   local id, span = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local text = redis.call('GET', main)
-  local fence = text and string.match(text, '^' .. id .. ' (%d+) ')
+  local text = redis.pcall('GET', main)
+  local fence = type(text) == 'string' and string.match(text, '^' .. id .. ' (%d+) ')
   if fence and redis.call('PTTL', main) < span then
     redis.call('PEXPIRE', main, string.format('%.0f', span))
   end
-  fences[i] = fence or ''
+  answers[2 * i - 1], answers[2 * i] = id, fence or ''
 end
-return fences
+return answers

@@ -1,7 +1,7 @@
 -- Keeps one claim alive, held or waiting, and says where it stands.
 --
 -- ARGV  6 span in ms, 7 weight to lower to, 8 fence floor. An empty string means none.
--- Returns {'held', fence} | {'waiting', ticket, ahead, ms until a lease ends or -1} | {'gone'}
+-- Returns, after the claim id, {'held', fence} | {'waiting', ticket, ahead, ms until a lease ends or -1} | {'gone'}
 local span, weight, floor = number(ARGV[6]), number(ARGV[7]), number(ARGV[8])
 
 local function raised(fence)
@@ -33,7 +33,7 @@ local function renew_main()
     reader.weight, reader.exclusive, held = weight, false, nil
     put_shared(reader, ends)
   end
-  return { 'held', whole(fence) }
+  return reply('held', whole(fence))
 end
 
 local function renew_sharer()
@@ -42,7 +42,7 @@ local function renew_sharer()
     if floor then
       raise_all()
     end
-    return { 'held', whole(held.fence) }
+    return reply('held', whole(held.fence))
   end
   local h = details_of(id)
   h.fence = floor and raised(h.fence) or h.fence
@@ -52,7 +52,7 @@ local function renew_sharer()
     h.weight = lower
   end
   call('HSET', details, id, pack(h))
-  return { 'held', whole(h.fence) }
+  return reply('held', whole(h.fence))
 end
 
 local function stand()
@@ -60,13 +60,13 @@ local function stand()
   if ticket then
     local h = details_of(id)
     hear(h, now + span)
-    return { 'waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after() }
+    return reply('waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after())
   elseif held and held.id == id then
     return renew_main()
   elseif call('ZSCORE', sharers, id) then
     return renew_sharer()
   end
-  return { 'gone' }
+  return reply('gone')
 end
 
 settle()

@@ -1,0 +1,77 @@
+//! Grants that count only when replicas have them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::{Duration, Instant};
+
+use distlock::{Durability, Error, Locks};
+use distlock_testkit::servers::{RedisCluster, RedisServer, RedisServerOptions};
+
+fn with_replica() -> (RedisServer, RedisServer) {
+    let primary = RedisServer::start();
+    let fast = ["--repl-diskless-sync-delay", "0"].map(str::to_owned);
+    let follow = ["--replicaof".to_owned(), format!("127.0.0.1 {}", primary.port())];
+    let replica = RedisServer::start_with(RedisServerOptions { args: [fast, follow].concat() });
+    let started = Instant::now();
+    while !primary.command(&["INFO", "replication"]).contains("state=online") {
+        assert!(started.elapsed() < Duration::from_secs(20), "the replica does not follow");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (primary, replica)
+}
+
+fn locks(url: &str, replicas: u32) -> Locks {
+    let locks = Locks::connect(url).unwrap();
+    locks.configure(|o| o.durability(Durability::Replicas(replicas))).unwrap()
+}
+
+#[tokio::test]
+async fn a_grant_counts_when_the_replica_has_it() {
+    let (primary, replica) = with_replica();
+    let locks = locks(&primary.url(), 1);
+    let guard = locks.mutex("k").unwrap().lock().await.unwrap();
+    assert_eq!(guard.replicas(), 1);
+    assert!(replica.command(&["EXISTS", "distlock:{k}"]).starts_with(":1"), "not replicated");
+    guard.release().await.unwrap();
+    let reader = locks.rwlock("r").unwrap().read().await.unwrap();
+    assert_eq!(reader.replicas(), 1, "readers count, too");
+}
+
+#[tokio::test]
+async fn f40_too_few_replicas_give_the_grant_back() {
+    let (primary, replica) = with_replica();
+    let url = primary.url();
+    let guard = locks(&url, 1).mutex("other").unwrap().lock().await.unwrap();
+    replica.pause();
+    let refused = locks(&url, 1).mutex("k").unwrap().lock().await.unwrap_err();
+    let few = matches!(refused, Error::NotReplicated { confirmed: 0, wanted: 1, .. });
+    assert!(few, "{refused}");
+    let free = Locks::connect(&url).unwrap();
+    let started = Instant::now();
+    while !free.inspect("k").await.unwrap().is_free() {
+        assert!(started.elapsed() < Duration::from_secs(5), "the grant was not given back");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(guard.is_held(), "what was confirmed before is not touched");
+    replica.resume();
+}
+
+#[tokio::test]
+async fn a_store_without_replicas_says_so() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let refused = locks(&url, 1).mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(matches!(refused, Error::NotReplicated { confirmed: 0, wanted: 1, .. }), "{refused}");
+    let refused = locks("memory:", 1).mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { what: "durability" }), "{refused}");
+}
+
+#[tokio::test]
+async fn on_a_cluster_the_replica_of_the_key_counts() {
+    let cluster = RedisCluster::start_with_replicas();
+    let locks = locks(&cluster.url(), 1);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        let guard = locks.mutex(key).unwrap().lock().await.unwrap();
+        assert_eq!(guard.replicas(), 1, "{key}");
+    }
+}

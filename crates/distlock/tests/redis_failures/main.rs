@@ -1,0 +1,18 @@
+//! What breaks locks on Redis, and what holds all the same: on real servers, by failure mode.
+//!
+//! Names begin with the number of the failure mode. Every test has a server of its own.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod acl;
+mod cancel;
+mod client;
+mod inputs;
+mod mass;
+mod memory;
+mod network;
+mod operator;
+mod partition;
+mod queue;
+mod server;
+mod support;

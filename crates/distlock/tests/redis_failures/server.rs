@@ -1,0 +1,149 @@
+//! Part C: servers that crash, restart, stop, load or have no room for us.
+
+use std::net::TcpStream;
+use std::time::Instant;
+
+use distlock::{End, Error, Reason};
+use distlock_testkit::servers::{RedisServer, RedisServerOptions};
+
+use crate::support::*;
+
+fn started_with(args: &[&str]) -> RedisServer {
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    RedisServer::start_with(RedisServerOptions { args })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f26_a_restart_without_memory_is_noticed_and_fences_still_grow() {
+    let mut server = RedisServer::start();
+    let (a, b) = (locks(&server.url()), locks(&server.url()));
+    let guard = lock(&a).await;
+    let next = wait(&b);
+    queued(&a, 1).await;
+    tokio::task::block_in_place(|| server.restart());
+    let restarted = Instant::now();
+    assert_eq!(guard.lost().await, Reason::Gone);
+    assert!(restarted.elapsed() < TTL, "{:?}", restarted.elapsed());
+    let (_, next) = tokio::time::timeout(ms(5000), next).await.unwrap().unwrap();
+    assert!(next.fence() > guard.fence(), "{} after {}", next.fence(), guard.fence());
+    assert!(next.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f28_a_restart_with_a_log_keeps_the_lock() {
+    let mut server = started_with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let a = locks(&server.url()).configure(|o| o.ttl(ms(5000))).unwrap();
+    let guard = lock(&a).await;
+    let waiter = wait(&locks(&server.url()).configure(|o| o.place(ms(5000))).unwrap());
+    queued(&a, 1).await;
+    tokio::task::block_in_place(|| server.restart());
+    assert_eq!(fence_at(&server), guard.fence());
+    assert!(number(&server, &["PTTL", MAIN]) > 0);
+    let renewals = a.stats().renewals;
+    until("it is renewed again", ms(4500), async || a.stats().renewals > renewals).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), End::Released);
+    let (_, next) = tokio::time::timeout(ms(5000), waiter).await.unwrap().unwrap();
+    assert!(next.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f29_a_server_that_stops_past_the_lease_loses_the_hold() {
+    let server = RedisServer::start();
+    let a = locks(&server.url());
+    let guard = lock(&a).await;
+    server.pause();
+    let began = Instant::now();
+    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert!(began.elapsed() < TTL + ms(600), "{:?}", began.elapsed());
+    pass(TTL / 2).await;
+    server.resume();
+    // Requests that the stopped server had taken in are old: none of them brings the hold back.
+    let b = locks(&server.url());
+    let next = b.mutex(KEY).unwrap().try_lock_for(ms(3000)).await.unwrap();
+    assert!(next.fence() > guard.fence() && !guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f29_a_server_that_stops_for_a_moment_loses_nothing() {
+    let server = RedisServer::start();
+    let a = locks(&server.url());
+    let guard = lock(&a).await;
+    server.pause();
+    pass(TTL / 3).await;
+    server.resume();
+    pass(2 * TTL).await;
+    assert!(guard.is_held(), "{:?}", guard.loss());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f32_a_server_that_cannot_save_is_a_passing_fault() {
+    let server = started_with(&["--save", "3600 1"]);
+    let a = locks(&server.url()).configure(|o| o.ttl(ms(30_000))).unwrap();
+    let guard = lock(&a).await;
+    let folder = server.command(&["CONFIG", "GET", "dir"]);
+    let folder = folder.lines().find(|line| line.starts_with('/')).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    server.command(&["BGSAVE"]);
+    until("the save fails", ms(5000), async || {
+        server.command(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let error = a.mutex("other").unwrap().try_lock().await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("MISCONF"), "{error}");
+    let waiting = a.mutex("third").unwrap();
+    let waiting = tokio::spawn(async move { waiting.lock().await });
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, Error::ReleaseUncertain { .. }), "{error}");
+    pass(ms(100)).await;
+    server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    let third = tokio::time::timeout(ms(5000), waiting).await.unwrap().unwrap().unwrap();
+    assert_eq!(third.release().await.unwrap(), End::Released);
+    nothing_left(&server, ms(4000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f38_a_server_without_room_for_clients_is_a_passing_fault() {
+    let server = RedisServer::start();
+    let a = locks(&server.url());
+    server.command(&["CONFIG", "SET", "maxclients", "1"]);
+    let full = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    pass(ms(50)).await;
+    for _ in 0..50 {
+        let error = try_lock(&a).await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+    }
+    let waiting = wait(&a);
+    pass(ms(100)).await;
+    drop(full);
+    let (_, guard) = tokio::time::timeout(ms(5000), waiting).await.unwrap().unwrap();
+    assert!(guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f38_a_server_that_is_loading_is_a_passing_fault() {
+    let slow = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
+    let mut server = started_with(&[&slow[..], &["--rdbcompression", "no"]].concat());
+    server.command(&["DEBUG", "POPULATE", "1000", "filler", "1000"]);
+    assert!(server.command(&["SAVE"]).contains("OK"));
+    let a = locks(&server.url());
+    server.kill();
+    let restarting = tokio::task::spawn_blocking(move || {
+        server.restart();
+        server
+    });
+    let mut said = Vec::new();
+    let guard = loop {
+        match try_lock(&a).await {
+            Ok(guard) => break guard,
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                said.push(error.to_string());
+            }
+        }
+        pass(ms(5)).await;
+    };
+    assert!(said.iter().any(|said| said.contains("loading")), "{:?}", said.last());
+    assert!(guard.is_held());
+    drop(restarting.await.unwrap());
+}
