@@ -15,7 +15,7 @@ use std::sync::Arc;
 use distlock_core::{
     Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Fault, Health, How, Invalid,
     Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
-    Target,
+    Target, Waiting,
 };
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
@@ -24,7 +24,7 @@ use redis::Value;
 use self::config::Config;
 use self::keys::Namespace;
 use self::link::Link;
-use self::script::{ACQUIRE, INSPECT, RELEASE, RENEW, STAND, Script};
+use self::script::{ACQUIRE, BEAT, INSPECT, RELEASE, RENEW, STAND, Script};
 
 /// How long the fence counter of a key outlives its last use.
 const FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
@@ -150,6 +150,39 @@ impl Inner {
         self.read(wire::standing(&id, &value))
     }
 
+    /// One heartbeat for all that wait at one key; whoever does not is asked for one by one.
+    async fn beat(&self, beats: Vec<(usize, &Renewal)>) -> Vec<(usize, Result<Standing, Fault>)> {
+        let standings = match beats.as_slice() {
+            [] => return Vec::new(),
+            [(index, one)] => return vec![(*index, self.stand(one).await)],
+            [(_, first), ..] => self.beat_all(&first.claim.key, &beats).await,
+        };
+        let (mut answers, asking) = (Vec::with_capacity(beats.len()), FuturesUnordered::new());
+        for (at, (index, renewal)) in beats.into_iter().enumerate() {
+            match &standings {
+                Err(fault) => answers.push((index, Err(fault.clone()))),
+                Ok(standings) => match standings.get(at).copied().flatten() {
+                    Some(waiting) => answers.push((index, Ok(Standing::Waiting(waiting)))),
+                    None => asking.push(async move { (index, self.stand(renewal).await) }),
+                },
+            }
+        }
+        answers.extend(asking.collect::<Vec<_>>().await);
+        answers
+    }
+
+    async fn beat_all(
+        &self,
+        key: &Key,
+        beats: &[(usize, &Renewal)],
+    ) -> Result<Vec<Option<Waiting>>, Fault> {
+        self.listen_to(key).await?;
+        let args = wire::beat_args(beats);
+        let id = args.0.clone();
+        let value = self.law("renew", &BEAT, key, args).await?;
+        self.read(wire::beats(&id, beats.len(), &value))
+    }
+
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
         let args = (key.to_string(), vec![SNAPSHOT_MAX.to_string().into_bytes()]);
         let value = self.law("inspect", &INSPECT, key, args).await?;
@@ -209,7 +242,15 @@ impl Backend for Redis {
         let stand = move |(index, renewal): (usize, &'a Renewal)| async move {
             (index, inner.stand(renewal).await)
         };
+        let (beats, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, renewal)| beats_only(renewal));
+        let mut by_key: HashMap<&Key, Vec<_>> = HashMap::new();
+        for beat in beats {
+            by_key.entry(&beat.1.claim.key).or_default().push(beat);
+        }
+        let beats: FuturesUnordered<_> = by_key.into_values().map(|b| inner.beat(b)).collect();
         let others: FuturesUnordered<_> = others.into_iter().map(stand).collect();
+        let others = stream::select(others, beats.flat_map(stream::iter));
         let holds: FuturesUnordered<_> = holds
             .chunks(inner.holds_max())
             .map(|chunk| inner.renew_holds(chunk.to_vec()))
@@ -288,6 +329,11 @@ impl Backend for Redis {
             }
         }))
     }
+}
+
+/// True for a heartbeat and nothing more.
+fn beats_only(renewal: &Renewal) -> bool {
+    renewal.ticket.is_some() && renewal.weight.is_none() && renewal.fence_floor.is_none()
 }
 
 /// What `INFO` says about the server, as far as locks care.

@@ -28,6 +28,7 @@ macro_rules! script {
 script!(ACQUIRE, UNLESS_FULL, "head.lua", "acquire_free.lua", "law.lua", "acquire.lua");
 script!(RENEW, EVEN_IF_FULL, "renew.lua");
 script!(STAND, EVEN_IF_FULL, "head.lua", "law.lua", "stand.lua");
+script!(BEAT, EVEN_IF_FULL, "head.lua", "law.lua", "beat.lua");
 script!(RELEASE, EVEN_IF_FULL, "head.lua", "release_free.lua", "law.lua", "release.lua");
 script!(INSPECT, "#!lua flags=no-writes\n", "head.lua", "law.lua", "inspect.lua");
 

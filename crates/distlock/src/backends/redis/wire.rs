@@ -60,6 +60,14 @@ pub(super) fn renewal_args(renewal: &Renewal) -> (String, Vec<Vec<u8>>) {
     (renewal.claim.id.reveal(), args)
 }
 
+/// `ARGV` of beat.lua from 6 on, and the first claim id. The claims are of one key.
+pub(super) fn beat_args(beats: &[(usize, &Renewal)]) -> (String, Vec<Vec<u8>>) {
+    let span = beats.iter().map(|(_, renewal)| renewal.span).max().unwrap_or_default();
+    let ids = beats.iter().map(|(_, renewal)| renewal.claim.id.reveal());
+    let first = ids.clone().next().unwrap_or_default();
+    (first, std::iter::once(millis(span)).chain(ids.map(String::into_bytes)).collect())
+}
+
 /// `ARGV` of renew.lua for one key.
 pub(super) fn hold_args(renewal: &Renewal) -> [Vec<u8>; 2] {
     [text(&renewal.claim.id.reveal()), millis(renewal.span)]
@@ -199,6 +207,19 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
         "gone" => Ok(Standing::Gone),
         _ => Err(garbled(value)),
     }
+}
+
+/// Where beat.lua says that so many claims stand: none where this client does not wait.
+pub(super) fn beats(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
+    let mut reader = Reader::answer_for(id, value)?;
+    let (retry_after, head) = (reader.span()?, reader.text()?);
+    let mut stand = || {
+        let (ticket, ahead) = (reader.text()?, reader.text()?);
+        // Not counted: all that matters is whether anybody is ahead.
+        let ahead = ahead.parse().unwrap_or(u64::from(ticket != head));
+        Ok(ticket.parse().ok().map(|ticket| Waiting { ticket, ahead, retry_after }))
+    };
+    (0..claims).map(|_| stand()).collect()
 }
 
 /// The fences that renew.lua answers for these claims: none where one does not hold exclusively.

@@ -349,6 +349,15 @@ local function retry_after()
 end
 
 -- A client was heard of: all its places here live at least until then.
+local function hear_client(until_)
+  call('ZADD', clients, 'GT', whole(until_), client)
+  until_ = number(call('ZSCORE', clients, client))
+  for _, key in ipairs({ queue_x, queue_s, clients, places, details }) do
+    outlive(key, until_)
+  end
+end
+
+-- The same, for a place that may have belonged to another client before.
 local function hear(h, until_)
   if h.client ~= client then
     until_ = max(until_, number(call('ZSCORE', clients, h.client)))
@@ -358,11 +367,7 @@ local function hear(h, until_)
     call('HSET', details, h.id, pack(h))
     call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
   end
-  call('ZADD', clients, 'GT', whole(until_), client)
-  until_ = number(call('ZSCORE', clients, client))
-  for _, key in ipairs({ queue_x, queue_s, clients, places, details }) do
-    outlive(key, until_)
-  end
+  hear_client(until_)
 end
 
 -- Moves the end of an exclusive lease later, never earlier.

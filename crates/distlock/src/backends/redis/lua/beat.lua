@@ -1,0 +1,42 @@
+-- One heartbeat for all places that a client has at a key.
+--
+-- ARGV  6 span in ms, 7.. the claims. ARGV[1] is the first of them.
+-- Returns, after that one: ms until a lease ends or -1, the ticket of the first in line or '', and
+-- for each claim its ticket and how many are ahead. A ticket of '' means that this client does not
+-- wait under the claim: then stand.lua knows more. With many claims nobody is counted, and ahead
+-- is ''.
+local COUNTED_MAX = 16
+local span = number(ARGV[6])
+
+settle()
+local order = order_now()
+local _, head = first(order)
+local answers = reply(retry_after(), head and whole(head) or '')
+local waits = false
+
+for from = 7, #ARGV, SLICE do
+  local claims, names = {}, {}
+  for i = from, math.min(from + SLICE - 1, #ARGV) do
+    claims[#claims + 1] = ARGV[i]
+    names[#names + 1] = 'c:' .. client .. ':' .. ARGV[i]
+  end
+  local mine = call('ZMSCORE', places, unpack(names))
+  local x = call('ZMSCORE', queue_x, unpack(claims))
+  local s = call('ZMSCORE', queue_s, unpack(claims))
+  for i in ipairs(claims) do
+    local ticket = mine[i] and (x[i] or s[i])
+    local count = ''
+    if ticket and #ARGV - 6 <= COUNTED_MAX then
+      count = ahead(order, x[i] and true or false, number(ticket))
+    end
+    waits = waits or ticket
+    answers[#answers + 1] = ticket and whole(number(ticket)) or ''
+    answers[#answers + 1] = count
+  end
+end
+
+if waits then
+  hear_client(now + span)
+end
+keep_counter(span)
+return answers
