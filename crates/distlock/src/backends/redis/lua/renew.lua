@@ -3,15 +3,15 @@
 --
 -- KEYS  the main keys. ARGV  claim id and span in ms of each.
 -- Returns for each its claim id and its fence, or '' if it is not an exclusive hold of this claim:
--- then stand.lua knows more.
-local answers = {}
+-- then stand.lua knows more. A key of another type counts as absent.
+local call, find = redis.call, string.find
+local texts, answers = call('MGET', unpack(KEYS)), {}
 for i, main in ipairs(KEYS) do
-  local id, span = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local text = redis.pcall('GET', main)
-  local fence = type(text) == 'string' and string.match(text, '^' .. id .. ' (%d+) ')
-  if fence and redis.call('PTTL', main) < span then
-    redis.call('PEXPIRE', main, string.format('%.0f', span))
+  local text, id, fence = texts[i], ARGV[2 * i - 1], ''
+  if text and find(text, id .. ' ', 1, true) == 1 then
+    fence = string.sub(text, 34, find(text, ' ', 34, true) - 1)
+    call('PEXPIRE', main, ARGV[2 * i], 'GT') -- never shortens
   end
-  answers[2 * i - 1], answers[2 * i] = id, fence or ''
+  answers[2 * i - 1], answers[2 * i] = id, fence
 end
 return answers
