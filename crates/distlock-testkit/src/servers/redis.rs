@@ -7,8 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::Rng;
+
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
+
+/// How many ports are tried.
+const STARTS_MAX: usize = 5;
 
 const PASS: &str = include_str!("lua/pass.lua");
 
@@ -46,16 +51,16 @@ impl RedisServer {
     ///
     /// As [`start`](Self::start).
     pub fn start_with(options: RedisServerOptions) -> Self {
-        let folder = own_folder();
-        let mut server = Self {
-            child: None,
-            program: "redis-server",
-            port: free_port(),
-            folder,
-            args: options.args,
-        };
-        server.run();
-        server
+        let RedisServerOptions { args } = options;
+        let tries = std::iter::repeat_with(|| Self::try_start(args.clone()));
+        tries.take(STARTS_MAX).flatten().next().expect("redis-server starts on some port")
+    }
+
+    /// Starts a server; none if it ended at once, as it does if somebody else took its port.
+    pub(super) fn try_start(args: Vec<String>) -> Option<Self> {
+        let (port, folder) = (free_port(), own_folder());
+        let mut server = Self { child: None, program: "redis-server", port, folder, args };
+        server.run().then_some(server)
     }
 
     /// The port it listens on.
@@ -84,7 +89,7 @@ impl RedisServer {
     /// If it does not start.
     pub fn restart(&mut self) {
         self.kill();
-        self.run();
+        assert!(self.run(), "redis-server does not start again");
     }
 
     /// Stops it in its tracks: it keeps its connections and answers nothing.
@@ -124,7 +129,8 @@ impl RedisServer {
         assert!(reply.contains("OK"), "time does not pass: {reply}");
     }
 
-    fn run(&mut self) {
+    /// Runs the server and waits until it answers. False if it ended instead.
+    fn run(&mut self) -> bool {
         let child = Command::new(self.program)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
@@ -136,12 +142,18 @@ impl RedisServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("redis-server is on the PATH: `make setup` installs it");
-        self.child = Some(child);
+        let child = self.child.insert(child);
         let started = Instant::now();
-        while !command(self.port, &["PING"]).is_ok_and(|reply| reply.starts_with("+PONG")) {
+        // Somebody else's server may answer on the port while ours gives up: only ours will do.
+        let ours = format!("process_id:{}\r\n", child.id());
+        while !command(self.port, &["INFO", "server"]).is_ok_and(|reply| reply.contains(&ours)) {
             assert!(started.elapsed() < START_MAX, "redis-server does not start");
+            if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
+        true
     }
 
     fn signal(&self, name: &str) {
@@ -159,10 +171,20 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port that nobody listens on. Somebody else may take it first; then the start fails loudly.
+/// A port that nobody listens on. It lies below those that the system gives to outgoing
+/// connections, and each process looks elsewhere first, so that hardly anybody else takes it.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
-    listener.local_addr().expect("a bound socket has an address").port()
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let process = u64::from(std::process::id()) << 32;
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        assert!(tried < 10_000, "no port is free");
+        let spread = Rng::new(process | u64::from(tried)).below(20_000);
+        let port = 11_000 + u16::try_from(spread).expect("below 20,000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Sends one command over a connection of its own and returns the raw reply.

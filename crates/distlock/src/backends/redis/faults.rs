@@ -42,8 +42,16 @@ pub(super) fn fault(action: &'static str, error: RedisError) -> Fault {
     }
 }
 
+/// Answers of a server that does not let this user in.
+const REFUSALS: [&str; 3] = ["WRONGPASS", "NOAUTH", "NOPERM"];
+
 /// True if the same call may succeed later.
 fn is_passing(error: &RedisError) -> bool {
+    // A cluster's connection wraps what the nodes answered as a broken connection.
+    let refused = |detail: &str| REFUSALS.iter().any(|code| detail.contains(code));
+    if error.is_io_error() && error.detail().is_some_and(refused) {
+        return false;
+    }
     if let Some(code) = code(error) {
         return PASSING.contains(&code);
     }
@@ -71,6 +79,7 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
         || error.is_timeout()
         || error.is_connection_dropped()
         || error.is_unrecoverable_error()
+        || error.kind() == redis::ErrorKind::ClusterConnectionNotFound
         || matches!(code(error), Some("READONLY" | "MASTERDOWN"))
 }
 

@@ -1,5 +1,7 @@
 //! Where things lie in the store: one main key and its side keys, all in one slot.
 
+use std::borrow::Cow;
+
 use distlock_core::Key;
 
 /// What follows the main key's name in the names of its side keys, in the order of the scripts'
@@ -34,7 +36,7 @@ impl Namespace {
         std::array::from_fn(|index| match index.checked_sub(1) {
             None => main.clone(),
             Some(side) if self.is_bare() => {
-                format!("{BARE_PREFIX}:{{{}}}:{}:{main}", hash_tag(&main), SIDES[side])
+                format!("{BARE_PREFIX}:{{{}}}:{}:{main}", side_tag(&main), SIDES[side])
             }
             Some(side) => format!("{main}:{}", SIDES[side]),
         })
@@ -55,7 +57,7 @@ impl Namespace {
     pub(super) fn key_channel(&self, key: &Key) -> String {
         let main = self.main(key);
         if self.is_bare() {
-            format!("{BARE_PREFIX}:{{{}}}:push:{main}:", hash_tag(&main))
+            format!("{BARE_PREFIX}:{{{}}}:push:{main}:", side_tag(&main))
         } else {
             format!("{main}:push:")
         }
@@ -85,6 +87,28 @@ fn percent_unescape(text: &str) -> Option<String> {
 fn hash_tag(name: &str) -> &str {
     let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     tag.filter(|tag| !tag.is_empty()).unwrap_or(name)
+}
+
+/// The tag that puts side keys into the slot of a bare main key: its own, or, where a closing brace
+/// would end that early, the first number that lies in the same slot.
+fn side_tag(main: &str) -> Cow<'_, str> {
+    let tag = hash_tag(main);
+    if !tag.contains('}') {
+        return Cow::Borrowed(tag);
+    }
+    let slot = slot(tag);
+    let mut numbers = (0..u32::MAX).map(|number| number.to_string());
+    numbers.find(|number| self::slot(number) == slot).map_or(Cow::Borrowed(tag), Cow::Owned)
+}
+
+/// The slot that a tag lies in: CRC-16/XMODEM of its bytes.
+fn slot(tag: &str) -> u16 {
+    let crc = tag.bytes().fold(0u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    });
+    crc % 16384
 }
 
 fn glob_escape(text: &str) -> String {

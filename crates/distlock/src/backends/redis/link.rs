@@ -1,7 +1,7 @@
 //! The connection to the store: dialled when it is needed, given up when it fails.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::{Fault, Push};
@@ -20,6 +20,9 @@ const PUSHES_MAX: usize = 1024;
 /// How many channels of a cluster are listened to at once, one for each key waited for.
 const CHANNELS_MAX: usize = 1024;
 
+/// How many calls in a row fail before the connection to a cluster is made anew.
+const FAILED_MAX: u32 = 4;
+
 /// The one connection of a client, shared by all its calls.
 pub(super) struct Link {
     config: Config,
@@ -34,7 +37,9 @@ pub(super) struct Link {
     /// The connection for those who wait for replicas, one at a time.
     apart: tokio::sync::Mutex<Option<Connection>>,
     /// The channels of keys, the one asked for last at the end.
-    channels: Mutex<VecDeque<String>>,
+    channels: Arc<Mutex<VecDeque<String>>>,
+    /// How many calls in a row have failed.
+    failed: AtomicU32,
 }
 
 /// A connection and its number.
@@ -56,7 +61,8 @@ impl Link {
             pushes: broadcast::channel(PUSHES_MAX).0,
             push_denied: AtomicBool::new(false),
             apart: tokio::sync::Mutex::new(None),
-            channels: Mutex::default(),
+            channels: Arc::default(),
+            failed: AtomicU32::new(0),
         }
     }
 
@@ -174,10 +180,9 @@ impl Link {
     ) -> Result<Result<Value, RedisError>, Fault> {
         let mut live = self.live(action).await?;
         let answer = live.connection.send(cmd).await;
-        if let Err(error) = &answer
-            && ends_connection(error)
-        {
-            self.give_up(live.serial);
+        match &answer {
+            Err(error) if ends_connection(error) => self.give_up(live.serial),
+            _ => self.failed.store(0, Ordering::Relaxed),
         }
         Ok(answer)
     }
@@ -188,8 +193,11 @@ impl Link {
     }
 
     fn give_up(&self, serial: u64) {
-        // A cluster's connection looks after its nodes by itself.
-        if !self.config.is_cluster() {
+        // A cluster's connection looks after its nodes by itself, but one that has lost them all
+        // never finds them again.
+        let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if !self.config.is_cluster() || failed >= FAILED_MAX {
+            self.failed.store(0, Ordering::Relaxed);
             forget(&self.current, serial);
         }
     }
@@ -206,6 +214,8 @@ impl Link {
         *dialled += 1;
         let serial = *dialled;
         let connection = self.dial(serial).await.map_err(|error| fault(action, error))?;
+        // Nothing of what was listened to before is listened to on a new connection.
+        lock(&self.channels).clear();
         let live = Live { connection, serial };
         *lock(&self.current) = Some(live.clone());
         if *dialled > 1 {
@@ -217,6 +227,7 @@ impl Link {
 
     async fn dial(&self, serial: u64) -> Result<Connection, RedisError> {
         let (pushes, client) = (self.pushes.clone(), self.client.clone());
+        let channels = Arc::clone(&self.channels);
         let (current, cluster) = (Arc::downgrade(&self.current), self.config.is_cluster());
         let listener = move |info: &PushInfo| {
             // Known to be closed before anybody stumbles over it: the next call dials.
@@ -225,6 +236,9 @@ impl Link {
                 && let Some(current) = current.upgrade()
             {
                 forget(&current, serial);
+            }
+            if has_moved(info, &mut lock(&channels)) {
+                let _ = pushes.send(Push::Interrupted);
             }
             if let Some(push) = read_push(info, &client) {
                 // Nobody listening is no error: the heartbeat tells.
@@ -264,6 +278,21 @@ impl Link {
             other => other,
         }
     }
+}
+
+/// Forgets the channels that are no longer listened to; true if one of them went with its slot.
+/// What a broken connection listened to is asked for anew: its node may have been replaced.
+fn has_moved(info: &PushInfo, channels: &mut VecDeque<String>) -> bool {
+    let before = channels.len();
+    match (&info.kind, info.data.first().map(wire::as_text)) {
+        (PushKind::Disconnection, _) => channels.clear(),
+        (PushKind::SUnsubscribe, Some(Ok(channel))) => {
+            channels.retain(|known| *known != channel);
+            return channels.len() < before;
+        }
+        _ => {}
+    }
+    false
 }
 
 fn forget(current: &Mutex<Option<Live>>, serial: u64) {

@@ -1,0 +1,179 @@
+//! Those who are compared: the least that can be done by hand, distlock, and its peers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use distkit::DistkitRedisKey;
+use distkit::lock::LockOptions;
+use distlock::Locks;
+use redis::aio::{ConnectionManager, MultiplexedConnection};
+
+use crate::round::{load, plain_connection};
+
+/// What everybody asks for.
+const TTL: Duration = Duration::from_secs(30);
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Limit,
+    Distlock,
+    Rslock,
+    Distkit,
+    Redlock,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Limit, Self::Distlock, Self::Rslock, Self::Distkit, Self::Redlock];
+
+    pub(crate) const PEERS: [Self; 3] = [Self::Rslock, Self::Distkit, Self::Redlock];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Distlock => "distlock",
+            Self::Rslock => "rslock",
+            Self::Distkit => "distkit",
+            Self::Redlock => "redlock",
+        }
+    }
+}
+
+/// A client of the server, shared by all tasks of a workload.
+#[derive(Clone)]
+pub(crate) enum Contender {
+    Limit { connection: MultiplexedConnection, hash: Arc<str> },
+    Distlock(Locks),
+    Rslock(rslock::LockManager),
+    Distkit(ConnectionManager),
+    Redlock(Arc<redlock::RedLock>),
+}
+
+impl Contender {
+    pub(crate) async fn connect(kind: Kind, url: &str) -> Self {
+        match kind {
+            Kind::Limit => {
+                let mut connection = plain_connection(url).await;
+                let hash = load(&mut connection, COMPARE_AND_DELETE).await.into();
+                Self::Limit { connection, hash }
+            }
+            Kind::Distlock => Self::Distlock(Locks::connect(url).expect("our own URL is valid")),
+            Kind::Rslock => Self::Rslock(rslock::LockManager::new(vec![url])),
+            Kind::Distkit => {
+                let client = redis::Client::open(url).expect("our own URL is valid");
+                let manager = client.get_connection_manager().await;
+                Self::Distkit(manager.expect("our own server is up"))
+            }
+            Kind::Redlock => Self::Redlock(Arc::new(redlock::RedLock::new(vec![url]))),
+        }
+    }
+
+    /// One task's view of the lock on a key.
+    pub(crate) fn lock(&self, key: &str) -> Lock {
+        match self {
+            Self::Limit { connection, hash } => Lock::Limit {
+                connection: connection.clone(),
+                hash: Arc::clone(hash),
+                key: key.to_owned(),
+            },
+            Self::Distlock(locks) => Lock::Distlock(locks.mutex(key).expect("a short key")),
+            Self::Rslock(manager) => Lock::Rslock(manager.clone(), key.to_owned()),
+            Self::Distkit(manager) => {
+                let key = DistkitRedisKey::try_from(key.to_owned()).expect("a short key");
+                let options = LockOptions::new(key, manager.clone());
+                Lock::Distkit(distkit::lock::Mutex::new(options))
+            }
+            Self::Redlock(manager) => Lock::Redlock(Arc::clone(manager), key.to_owned()),
+        }
+    }
+}
+
+pub(crate) enum Lock {
+    Limit { connection: MultiplexedConnection, hash: Arc<str>, key: String },
+    Distlock(distlock::Mutex),
+    Rslock(rslock::LockManager, String),
+    Distkit(Arc<distkit::lock::Mutex>),
+    Redlock(Arc<redlock::RedLock>, String),
+}
+
+/// What has to be given back.
+pub(crate) enum Held {
+    Token(String),
+    Distlock(distlock::Guard),
+    Rslock(rslock::Lock),
+    Distkit(distkit::lock::MutexGuard),
+    Redlock { resource: Vec<u8>, val: Vec<u8> },
+}
+
+impl Lock {
+    /// Waits for the lock, as each library means it to be waited for. None if it failed.
+    pub(crate) async fn acquire(&mut self) -> Option<Held> {
+        match self {
+            Self::Limit { connection, key, .. } => set_if_free(connection, key).await,
+            Self::Distlock(mutex) => mutex.lock().await.ok().map(Held::Distlock),
+            Self::Rslock(manager, key) => {
+                manager.lock(key.as_bytes(), TTL).await.ok().map(Held::Rslock)
+            }
+            Self::Distkit(mutex) => mutex.lock().await.ok().map(Held::Distkit),
+            Self::Redlock(manager, key) => {
+                let (manager, key) = (Arc::clone(manager), key.clone());
+                blocking(move || {
+                    let lock = manager.lock(key.as_bytes(), TTL.as_millis() as usize).ok()??;
+                    Some(Held::Redlock { resource: lock.resource, val: lock.val })
+                })
+                .await
+            }
+        }
+    }
+
+    /// Gives it back. False if nobody knows whether that worked, which does not count as done.
+    pub(crate) async fn release(&mut self, held: Held) -> bool {
+        match (self, held) {
+            (Self::Limit { connection, hash, key }, Held::Token(token)) => {
+                let mut cmd = redis::cmd("EVALSHA");
+                cmd.arg(&**hash).arg(1).arg(&*key).arg(token);
+                cmd.query_async::<i64>(connection).await.is_ok()
+            }
+            (_, Held::Distlock(guard)) => guard.release().await.is_ok(),
+            (_, Held::Rslock(lock)) => {
+                lock.release().await;
+                true
+            }
+            (_, Held::Distkit(guard)) => guard.release().await.is_ok(),
+            (Self::Redlock(manager, _), Held::Redlock { resource, val }) => {
+                let manager = Arc::clone(manager);
+                blocking(move || {
+                    let lock_manager = &*manager;
+                    manager.unlock(&redlock::Lock {
+                        resource,
+                        val,
+                        validity_time: 0,
+                        lock_manager,
+                    });
+                })
+                .await;
+                true
+            }
+            _ => unreachable!("a lock gets back what it gave out"),
+        }
+    }
+}
+
+/// `SET NX PX` with a token that nobody else has.
+async fn set_if_free(connection: &mut MultiplexedConnection, key: &str) -> Option<Held> {
+    static TOKENS: AtomicU64 = AtomicU64::new(0);
+    let token = format!("{:020}", TOKENS.fetch_add(1, Ordering::Relaxed));
+    let mut cmd = redis::cmd("SET");
+    cmd.arg(key).arg(&token).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+    let set = cmd.query_async::<redis::Value>(connection).await;
+    matches!(set, Ok(redis::Value::Okay)).then_some(Held::Token(token))
+}
+
+/// redlock blocks its thread, also in its async form.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("no call panics")
+}

@@ -1,0 +1,60 @@
+//! A TCP proxy that delays every byte by the same time, in both directions.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Sleeping threads wake up late by about this; the rest of the delay is spun away.
+const LATE: Duration = Duration::from_micros(70);
+
+/// Listens on a free port for as long as the process lives, and returns that port.
+pub(crate) fn start(to_port: u16, each_way: Duration) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    thread::spawn(move || {
+        for near in listener.incoming().flatten() {
+            let far = TcpStream::connect(("127.0.0.1", to_port)).expect("our own server is up");
+            near.set_nodelay(true).expect("TCP can do that");
+            far.set_nodelay(true).expect("TCP can do that");
+            let (near_too, far_too) =
+                (near.try_clone().expect("a socket"), far.try_clone().expect("a socket"));
+            carry(near, far, each_way);
+            carry(far_too, near_too, each_way);
+        }
+    });
+    port
+}
+
+/// One direction: a thread that reads and notes the time, and one that writes when it has come.
+fn carry(from: TcpStream, to: TcpStream, delay: Duration) {
+    let (sender, receiver) = channel();
+    thread::spawn(move || read(from, &sender, delay));
+    thread::spawn(move || write(to, &receiver));
+}
+
+fn read(mut from: TcpStream, sender: &Sender<(Instant, Vec<u8>)>, delay: Duration) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(size @ 1..) = from.read(&mut buffer) {
+        if sender.send((Instant::now() + delay, buffer[..size].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+fn write(mut to: TcpStream, receiver: &Receiver<(Instant, Vec<u8>)>) {
+    while let Ok((due, bytes)) = receiver.recv() {
+        if let Some(left) = due.checked_duration_since(Instant::now() + LATE) {
+            thread::sleep(left);
+        }
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        if to.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    // The other side may have gone already.
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,126 @@
+//! Many leases held at once: what it costs to keep them.
+
+use std::time::Duration;
+
+use distkit::DistkitRedisKey;
+use distkit::lock::LockOptions;
+use distlock::Locks;
+use distlock_testkit::servers::RedisServer;
+use tokio::runtime::Handle;
+
+use crate::report::Report;
+use crate::round::{Effort, Flavor, cpu_seconds, plain_connection, quantile};
+use crate::server;
+use crate::worker::{Worker, ready_and_wait};
+
+const LEASES: usize = 10_000;
+const TTL: Duration = Duration::from_secs(3);
+
+/// How many acquisitions are under way at once while the leases are taken.
+const AT_ONCE: usize = 100;
+
+pub(crate) fn measure(effort: Effort, report: &mut Report) {
+    let server = RedisServer::start();
+    let (ours, tasks) = held(&server, "distlock", effort, server::log_every_call);
+    let runtime = Flavor::CurrentThread.runtime();
+    let mut calls = runtime.block_on(server::script_calls_ms(&server.url()));
+    let server = RedisServer::start();
+    let (theirs, their_tasks) = held(&server, "distkit", effort, |_| ());
+    report.add("renew_client_cpu_s", ours);
+    report.add("distkit_renew_client_cpu_s", theirs);
+    report.add("renew_client_cpu_vs_distkit", ours / theirs);
+    report.add("renew_tasks", tasks);
+    report.add("distkit_renew_tasks", their_tasks);
+    report.add("renew_server_block_ms", quantile(&mut calls, 0.99));
+    report.add("renew_server_block_max_ms", quantile(&mut calls, 1.0));
+}
+
+/// CPU seconds and tasks of a process that holds the leases for a while.
+fn held(
+    server: &RedisServer,
+    contender: &str,
+    effort: Effort,
+    begin: impl FnOnce(&RedisServer),
+) -> (f64, f64) {
+    let (leases, span) = (LEASES.to_string(), effort.rest.as_millis().to_string());
+    let mut worker = Worker::start(&["renewal", contender, &server.url(), &leases, &span]);
+    worker.ready();
+    begin(server);
+    worker.go();
+    let output = worker.output();
+    let mut numbers = output.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+    let mut next = || numbers.next().unwrap_or(f64::NAN);
+    let (cpu, tasks, kept) = (next(), next(), next());
+    assert!(kept >= LEASES as f64, "{contender} kept {kept} of {LEASES} leases");
+    (cpu, tasks)
+}
+
+/// The process that holds the leases: prints CPU seconds, tasks and how many are still held.
+pub(crate) fn work(contender: &str, url: &str, leases: usize, span_ms: u64) {
+    let runtime = Flavor::TwoWorkers.runtime();
+    runtime.block_on(async {
+        // What a connection takes for itself is not the lock's doing.
+        let before = tasks();
+        let _plain = plain_connection(url).await;
+        let a_connection = tasks() - before;
+        let span = Duration::from_millis(span_ms);
+        match contender {
+            "distlock" => keep_distlock(url, leases, span, a_connection * 2).await,
+            _ => keep_distkit(url, leases, span, a_connection * 2).await,
+        }
+    });
+}
+
+async fn keep_distlock(url: &str, leases: usize, span: Duration, connections: usize) {
+    let locks = Locks::connect(url).expect("our own URL is valid");
+    let locks = locks.configure(|options| options.ttl(TTL)).expect("a sane ttl");
+    let mut guards = Vec::with_capacity(leases);
+    for first in (0..leases).step_by(AT_ONCE) {
+        let mut taking = tokio::task::JoinSet::new();
+        for lease in first..(first + AT_ONCE).min(leases) {
+            let mutex = locks.mutex(format!("lease-{lease}")).expect("a short key");
+            taking.spawn(async move { mutex.lock().await.expect("it is free") });
+        }
+        guards.extend(taking.join_all().await);
+    }
+    rest(span, connections).await;
+    println!("{}", guards.iter().filter(|guard| guard.is_held()).count());
+    end();
+}
+
+async fn keep_distkit(url: &str, leases: usize, span: Duration, connections: usize) {
+    let client = redis::Client::open(url).expect("our own URL is valid");
+    let manager = client.get_connection_manager().await.expect("our own server is up");
+    let mut guards = Vec::with_capacity(leases);
+    for first in (0..leases).step_by(AT_ONCE) {
+        let mut taking = tokio::task::JoinSet::new();
+        for lease in first..(first + AT_ONCE).min(leases) {
+            let key = DistkitRedisKey::try_from(format!("lease-{lease}")).expect("a short key");
+            let mut options = LockOptions::new(key, manager.clone());
+            options.ttl = TTL;
+            let mutex = distkit::lock::Mutex::new(options);
+            taking.spawn(async move { mutex.lock().await.expect("it is free") });
+        }
+        guards.extend(taking.join_all().await);
+    }
+    rest(span, connections).await;
+    println!("{}", guards.len());
+    end();
+}
+
+/// Does nothing for a while, and prints what that took.
+async fn rest(span: Duration, connections: usize) {
+    tokio::task::block_in_place(ready_and_wait);
+    let before = cpu_seconds();
+    tokio::time::sleep(span).await;
+    println!("{} {}", cpu_seconds() - before, tasks().saturating_sub(connections));
+}
+
+/// Ten thousand releases tell nothing more: the server is thrown away.
+fn end() -> ! {
+    std::process::exit(0)
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}

@@ -1,0 +1,135 @@
+//! Acquire and release with nobody in the way: as many keys as tasks.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use distlock_testkit::servers::RedisServer;
+use tokio::runtime::Runtime;
+
+use crate::contender::{Contender, Kind};
+use crate::report::Report;
+use crate::round::{Effort, Flavor, cpu_seconds, median};
+use crate::server;
+
+const TASKS: [usize; 4] = [1, 8, 64, 512];
+
+/// redlock opens a connection per call: more rounds would run out of ports.
+const REDLOCK_ROUNDS: usize = 2;
+
+/// Cycles per second by contender and number of tasks, a number a round.
+type Rates = BTreeMap<(Kind, usize), Vec<f64>>;
+
+pub(crate) fn measure(effort: Effort, report: &mut Report) {
+    let mut worst = f64::INFINITY;
+    for flavor in [Flavor::TwoWorkers, Flavor::CurrentThread] {
+        let rates = rates(effort, flavor);
+        for tasks in TASKS {
+            for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Limit) {
+                let ratio = ratio(&rates, kind, Kind::Limit, tasks);
+                let peer = match kind {
+                    Kind::Distlock => String::new(),
+                    peer => format!("{}_", peer.name()),
+                };
+                report.add(format!("{peer}uncontended_{tasks}_vs_limit{}", flavor.suffix()), ratio);
+                if kind == Kind::Distlock {
+                    worst = worst.min(ratio);
+                }
+            }
+        }
+        if flavor == Flavor::TwoWorkers {
+            let ratio = ratio(&rates, Kind::Distlock, Kind::Rslock, 64);
+            report.add("uncontended_64_vs_rslock", ratio);
+        }
+    }
+    report.add("uncontended_worst_vs_limit", worst);
+}
+
+/// The median over the rounds of one contender's rate by another's of the same round.
+fn ratio(rates: &Rates, one: Kind, other: Kind, tasks: usize) -> f64 {
+    let (one, other) = (&rates[&(one, tasks)], &rates[&(other, tasks)]);
+    let mut ratios: Vec<_> = one.iter().zip(other).map(|(one, other)| one / other).collect();
+    median(&mut ratios)
+}
+
+fn rates(effort: Effort, flavor: Flavor) -> Rates {
+    let server = RedisServer::start();
+    let runtime = flavor.runtime();
+    let mut contenders = Vec::new();
+    for kind in Kind::ALL {
+        contenders.push((kind, runtime.block_on(Contender::connect(kind, &server.url()))));
+    }
+    let mut rates = Rates::new();
+    for round in 0..effort.rounds {
+        for tasks in TASKS {
+            for (kind, contender) in &contenders {
+                if *kind == Kind::Redlock && round >= REDLOCK_ROUNDS {
+                    continue;
+                }
+                let rate = rate(&runtime, contender, tasks, effort.span);
+                rates.entry((*kind, tasks)).or_default().push(rate);
+            }
+        }
+        // Whoever goes first one round goes last in the next.
+        contenders.rotate_left(1);
+    }
+    rates
+}
+
+/// Cycles per second of so many tasks.
+fn rate(runtime: &Runtime, contender: &Contender, tasks: usize, span: Duration) -> f64 {
+    // The first cycle pays for connections and for scripts that are not known yet.
+    runtime.block_on(cycles(contender.clone(), 0, Instant::now()));
+    let start = Instant::now();
+    let handles: Vec<_> = (0..tasks)
+        .map(|task| runtime.spawn(cycles(contender.clone(), task, start + span)))
+        .collect();
+    let mut done = 0;
+    for handle in handles {
+        done += runtime.block_on(handle).expect("no task panics");
+    }
+    f64::from(done) / start.elapsed().as_secs_f64()
+}
+
+/// Takes and gives back one key until then, and at least once.
+async fn cycles(contender: Contender, task: usize, until: Instant) -> u32 {
+    let mut lock = contender.lock(&format!("bench-{task}"));
+    let mut done = 0;
+    loop {
+        if let Some(held) = lock.acquire().await {
+            done += u32::from(lock.release(held).await);
+        }
+        if Instant::now() >= until {
+            return done;
+        }
+    }
+}
+
+/// One contender alone, so many cycles: prints CPU microseconds of client and server per cycle.
+/// For profilers, and for machines too busy for wall-clock times.
+pub(crate) fn work(name: &str, tasks: usize, cycles: u32) {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).expect("a contender");
+    let server = RedisServer::start();
+    let runtime = Flavor::TwoWorkers.runtime();
+    let contender = runtime.block_on(Contender::connect(kind, &server.url()));
+    let each = cycles / tasks as u32;
+    runtime.block_on(times(contender.clone(), 0, 1));
+    let before = (cpu_seconds(), server::cpu_seconds(&server));
+    let handles: Vec<_> =
+        (0..tasks).map(|task| runtime.spawn(times(contender.clone(), task, each))).collect();
+    for handle in handles {
+        runtime.block_on(handle).expect("no task panics");
+    }
+    let after = (cpu_seconds(), server::cpu_seconds(&server));
+    let per_cycle = |spent: f64| spent * 1e6 / f64::from(each) / tasks as f64;
+    let (client, server) = (per_cycle(after.0 - before.0), per_cycle(after.1 - before.1));
+    println!("{name} {tasks} tasks: client {client:.2} us, server {server:.2} us per cycle");
+}
+
+async fn times(contender: Contender, task: usize, times: u32) {
+    let mut lock = contender.lock(&format!("bench-{task}"));
+    for _ in 0..times {
+        if let Some(held) = lock.acquire().await {
+            lock.release(held).await;
+        }
+    }
+}
