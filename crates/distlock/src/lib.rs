@@ -17,6 +17,7 @@ mod options;
 mod reentrant;
 mod rwlock;
 mod semaphore;
+mod sync;
 mod validity;
 
 pub use distlock_core::{

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::{Key, Streaming};
@@ -11,6 +11,7 @@ use futures_util::stream;
 use tokio::sync::broadcast;
 
 use crate::Reason;
+use crate::sync::lock;
 
 /// How many events a listener may fall behind before it misses some.
 const EVENTS_MAX: usize = 1024;
@@ -154,7 +155,7 @@ impl Observer {
         }
         let event = event();
         if called {
-            let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let callbacks = lock(&self.callbacks).clone();
             for callback in callbacks {
                 // A callback runs in the keeper and in the drop of guards: its panic ends there.
                 let called = catch_unwind(AssertUnwindSafe(|| callback(&event)));
@@ -170,7 +171,7 @@ impl Observer {
     }
 
     pub(crate) fn call(&self, callback: Callback) {
-        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut callbacks = lock(&self.callbacks);
         callbacks.push(Arc::new(callback));
         self.any_callback.store(true, Ordering::Release);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{Notice, Now, Record};
@@ -15,6 +15,7 @@ use futures_util::stream;
 use tokio::sync::broadcast;
 
 use crate::clock::BootClock;
+use crate::sync::lock;
 
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
@@ -138,7 +139,7 @@ impl Shelf {
 impl Store {
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         // The law does not panic half-way: a poisoned shelf is still a consistent one.
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shelf)
     }
 }
 

@@ -15,9 +15,10 @@ use distlock_core::{
 use super::Grant;
 use super::armed::Armed;
 use super::pacing::Pacing;
-use crate::keeper::{Keeper, LastFault, Verdict, lock};
+use crate::keeper::{Keeper, LastFault, Verdict};
 use crate::observe::Event;
 use crate::options::{Settings, Waiting};
+use crate::sync::lock;
 use crate::{Error, Reason};
 
 /// After so many grants that were over before their answer came, the ttl is too short to go on.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
 
-use super::plan::{Asked, Effect, Verdict, lock};
+use super::plan::{Asked, Effect, Verdict};
 use super::table::{Entry, Kind, Table};
 use crate::Reason;
+use crate::sync::lock;
 
 /// How many pushes are kept for claims whose first answer is still on its way.
 const EARLY_MAX: usize = 1024;

@@ -36,12 +36,13 @@ pub(crate) use self::leaving::LATE_MAX;
 use self::leaving::Leaving;
 use self::place::Place;
 use self::plan::Effect;
-pub(crate) use self::plan::{LastFault, Verdict, lock};
+pub(crate) use self::plan::{LastFault, Verdict};
 use self::table::{Kind, Table, Waiter};
 use self::task::Heir;
 use crate::engine::Grant;
 use crate::observe::{Event, Observer};
 use crate::options::Settings;
+use crate::sync::lock;
 use crate::{Error, Reason, Stats};
 
 /// How late the task may be before it counts as stuck: its runtime exists but does not turn.

@@ -1,6 +1,6 @@
 //! What the table tells others: what is due, what has happened, how a wait ended.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::{Claim, Fault, How, Moment, Renewal};
@@ -49,9 +49,4 @@ pub(super) struct Plan {
 pub(super) enum Asked {
     Ttl,
     Place,
-}
-
-/// Locks a mutex whose data is consistent even if somebody panicked while holding it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

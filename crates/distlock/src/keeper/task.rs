@@ -12,7 +12,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Id;
 
 use super::plan::{Asked, Plan};
-use super::{Keeper, RELEASE_MAX, lock};
+use super::{Keeper, RELEASE_MAX};
+use crate::sync::lock;
 
 /// How many held claims go into one call. A store that runs it as one script is blocked for it.
 const RENEWALS_MAX: usize = 100;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use distlock_core::{Fault, Push};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
@@ -13,6 +13,7 @@ use super::dial::{Connection, Node, dial};
 use super::faults::{ends_connection, fault, is_denied};
 use super::script::{Script, is_unknown};
 use super::wire;
+use crate::sync::lock;
 
 /// How many pushes a listener may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
@@ -300,10 +301,6 @@ fn forget(current: &Mutex<Option<Live>>, serial: u64) {
     if current.as_ref().is_some_and(|live| live.serial == serial) {
         *current = None;
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Link {

@@ -18,7 +18,6 @@ local SLICE = 500 -- unpack breaks at about 8000
 local SLACK = 60000
 
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
-local pushes = 0
 
 local function lines(text)
   local parts = {}
@@ -63,7 +62,6 @@ local function push(to, text)
   if push_verb ~= '' then
     -- Denied or not, the grant stands: the waiter's next heartbeat tells.
     redis.pcall(push_verb, push_channel .. to, text)
-    pushes = pushes + 1
   end
 end
 
