@@ -89,6 +89,6 @@ impl Lock {
             wait: None,
         };
         let settings = Arc::clone(settings);
-        Ok(Request { ask, limit, settings, fixed_id, full_ttl: false })
+        Ok(Request { ask, limit, full_ttl: settings.full_ttl, settings, fixed_id })
     }
 }

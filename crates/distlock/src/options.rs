@@ -52,6 +52,7 @@ pub struct Options {
     waiters_max: u32,
     patience: Option<Duration>,
     durability: Durability,
+    full_ttl: bool,
 }
 
 /// Who must know of a grant before it counts.
@@ -96,6 +97,7 @@ impl Default for Options {
             waiters_max: 1_000_000,
             patience: None,
             durability: Durability::Store,
+            full_ttl: false,
         }
     }
 }
@@ -195,6 +197,14 @@ impl Options {
         self
     }
 
+    /// A grant counts only once the store has confirmed it for the full ttl. Without this, one that
+    /// comes to a waiter is good for what is left of its place, and is extended a little later: for
+    /// those who start something that must not begin with less time than it needs to stop.
+    pub fn full_ttl(mut self) -> Self {
+        self.full_ttl = true;
+        self
+    }
+
     /// Checks everything.
     pub(crate) fn check(&self) -> Result<Settings, Invalid> {
         let validity = self.check_times()?;
@@ -221,6 +231,7 @@ impl Options {
                 Durability::Store => 0,
                 Durability::Replicas(replicas) => replicas,
             },
+            full_ttl: self.full_ttl,
             options: self.clone(),
         })
     }
@@ -297,6 +308,8 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How many replicas must have a grant.
     pub(crate) replicas: u32,
+    /// A grant must be good for the full ttl.
+    pub(crate) full_ttl: bool,
     options: Options,
 }
 

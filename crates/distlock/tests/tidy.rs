@@ -91,6 +91,7 @@ fn nobody_exits_unwraps_or_leaves_a_note_for_later() {
     for krate in ["distlock-core", "distlock", "distlock-testkit"] {
         forbid(&format!("crates/{krate}/src"), &exits, &[], "errors are values");
     }
+    forbid("crates/distlock-cli/src", &exits, &["src/main.rs"], "only main ends the process");
     for source in sources("crates").iter().filter(|source| !source.path.ends_with("tidy.rs")) {
         for note in ["TODO", "FIXME", "XXX", "HACK", "for now"] {
             assert!(!source.whole.contains(note), "{} has a note: {note}", source.path);

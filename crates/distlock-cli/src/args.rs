@@ -1,0 +1,147 @@
+//! What a user may type, as typed. Each command checks and builds what it needs from it.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{cmd, exit, span};
+
+/// The store if nobody names one: a file of this user's, so that nothing has to be installed.
+pub(crate) const BACKEND_DEFAULT: &str = "sqlite:";
+
+/// Distributed locks for commands: flock(1), but across machines.
+#[derive(Debug, Parser)]
+#[command(name = "distlock", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  distlock run demo -- sleep 20               in two shells: the second waits for the first
+  distlock run -w 5m deploy/prod -- ./deploy.sh
+  distlock run --preset cron nightly -- ./report.sh
+  DISTLOCK_URL=redis://lock.example distlock ls";
+
+/// One line of documentation and one module for each.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Hold a key while a command runs
+    Run(Box<cmd::run::Args>),
+    /// Print completions for a shell
+    Completions(cmd::completions::Args),
+    /// Print the manual page
+    Man(cmd::man::Args),
+}
+
+/// Where the locks are.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Store {
+    /// Where the locks are: memory:, sqlite:PATH, redis://, rediss://, redis+unix://,
+    /// redis-sentinel://h1,h2/master, redis-cluster://h1,h2 or quorum:?node=URL&node=URL&node=URL
+    #[arg(short, long, value_name = "URL", env = "DISTLOCK_URL", hide_env_values = true)]
+    #[arg(default_value = BACKEND_DEFAULT, hide_default_value = true)]
+    pub(crate) backend: String,
+}
+
+/// What to ask for, and how long to wait for it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Asking {
+    /// Do not wait if the key is held
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// Wait this long at most: 90s, 5m; 0 does not wait. Without it, as long as it takes
+    #[arg(short, long, value_name = "DUR", value_parser = span::parse)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code if the key was not acquired [default: 75]
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) conflict_exit_code: Option<u8>,
+
+    /// Share the key with others that share it
+    #[arg(short, long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+
+    /// Let at most N hold the key at once
+    #[arg(short = 'N', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) permits: u32,
+
+    /// How long the lease lasts without a renewal, and so how long a crash blocks others
+    #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
+    pub(crate) ttl: Duration,
+
+    /// After a lost (not released) lease nobody enters for this long
+    #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "0")]
+    pub(crate) lock_delay: Duration,
+
+    /// Who holds, as shown to those who wait [default: user@host:pid]
+    #[arg(long, value_name = "ID")]
+    pub(crate) owner: Option<String>,
+
+    /// What for, as shown to those who wait
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+impl Asking {
+    /// How long to wait at most; none for ever.
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        if self.no_wait { Some(Duration::ZERO) } else { self.wait }
+    }
+}
+
+/// How much to say on the way.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Talking {
+    /// How to tell about waiting, on stderr
+    #[arg(long, value_enum, default_value_t = Progress::Auto)]
+    pub(crate) progress: Progress,
+
+    /// Say nothing but errors and the loss of the lock
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say what happens to the lock
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// How to tell about waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Progress {
+    /// A line that is redrawn on a terminal, plain lines elsewhere
+    Auto,
+    /// Lines
+    Plain,
+    /// One JSON object per event
+    Json,
+    /// Nothing
+    None,
+}
+
+/// Reads the command line.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse()
+}
+
+/// Prints what is wrong with the command line, or the help that was asked for.
+pub(crate) fn explain(error: &clap::Error) -> u8 {
+    // Whoever asked may have gone.
+    let _ = error.print();
+    if error.use_stderr() { exit::USAGE } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,23 @@
+//! `distlock completions`: what a shell needs to complete our commands.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::Cli;
+use crate::exit::Failure;
+use crate::out;
+
+/// What `completions` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell to write them for
+    pub(crate) shell: Shell,
+}
+
+/// Writes the completions to stdout.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "distlock", &mut script);
+    out::print(String::from_utf8_lossy(&script).trim_end());
+    Ok(0)
+}

@@ -1,0 +1,30 @@
+//! The commands, one file each: its arguments, and what it does with them.
+
+pub(crate) mod completions;
+pub(crate) mod man;
+pub(crate) mod run;
+
+use crate::args::Command;
+use crate::exit::Failure;
+
+/// Carries out a command and returns its exit code.
+pub(crate) fn run(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Run(args) => run::run(*args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+    }
+}
+
+/// Runs a command's work on a runtime of one thread: a second one would take longer to start than
+/// most commands take.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+            Failure::new(crate::exit::INTERNAL, format!("could not start: {error}"))
+        })?;
+    let done = runtime.block_on(work);
+    // A call that hangs must not keep the process.
+    runtime.shutdown_background();
+    done
+}

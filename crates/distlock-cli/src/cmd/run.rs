@@ -1,0 +1,114 @@
+//! `distlock run`: hold a key while a command runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::args::{Asking, Store, Talking};
+use crate::exit::Failure;
+use crate::plan::Plan;
+use crate::{cmd, held, launch, session, span};
+
+/// What `run` takes. Everything after the first word of CMD belongs to CMD.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+    #[command(flatten)]
+    pub(crate) guarding: Guarding,
+    #[command(flatten)]
+    pub(crate) talking: Talking,
+
+    /// Keep the key so long even if CMD was quicker; distlock itself returns at once [default: 0]
+    #[arg(long, value_name = "DUR", value_parser = span::parse)]
+    pub(crate) at_least: Option<Duration>,
+
+    /// Stop CMD after this long and exit with 124
+    #[arg(long, value_name = "DUR", value_parser = span::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// A random delay of up to this long before the first try, for a fleet with one crontab
+    #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "0")]
+    pub(crate) jitter: Duration,
+
+    /// What to do if the backend cannot be reached
+    #[arg(long, value_enum, default_value_t = IfDown::Fail)]
+    pub(crate) if_down: IfDown,
+
+    /// Enter again what a surrounding distlock run already holds
+    #[arg(long, conflicts_with_all = ["shared", "permits"])]
+    pub(crate) reentrant: bool,
+
+    /// Write how it went to FILE, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Flags for a purpose: cron means -n -E 0 --at-least 30s -q
+    #[arg(long, value_enum)]
+    pub(crate) preset: Option<Preset>,
+
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+/// The key and the command that runs under it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Work {
+    /// The name of what must not be done twice at once, such as deploy/prod
+    pub(crate) key: String,
+
+    /// The command and its arguments; no shell is between
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, num_args = 1..)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How the command is stopped.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Guarding {
+    /// What to do with CMD if the lease is lost
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+
+    /// How long after TERM comes KILL
+    #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "5s")]
+    pub(crate) kill_after: Duration,
+}
+
+/// What to do with the command if the lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// TERM, and KILL before anybody else can enter
+    Term,
+    /// KILL before anybody else can enter
+    Kill,
+    /// Say so and let it run
+    Warn,
+}
+
+/// What to do if the backend cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IfDown {
+    /// Exit with 69
+    Fail,
+    /// Run CMD without the lock, with a loud warning
+    Run,
+}
+
+/// Flags for a purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// -n -E 0 --at-least 30s -q
+    Cron,
+}
+
+/// Holds the key while the command runs; its exit code is ours.
+pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+    let plan = Plan::for_run(args)?;
+    held::check(&plan)?;
+    launch::find(&plan.command[0])?;
+    cmd::block_on(session::run(&plan))
+}

@@ -1,0 +1,45 @@
+//! The command line: hold a lock while a command runs, and look at who holds what.
+
+mod args;
+mod child;
+mod cmd;
+mod exit;
+mod held;
+mod launch;
+mod out;
+mod plan;
+mod report;
+mod session;
+mod signals;
+mod span;
+mod stop;
+mod supervise;
+mod take;
+mod tree;
+
+use std::process;
+
+/// The only place that ends the process. Nothing is left to drop that matters: what has to be
+/// released was released before a command returned.
+fn main() {
+    if let Some(launched) = launch::requested() {
+        process::exit(launched.into());
+    }
+    process::exit(start().into());
+}
+
+fn start() -> u8 {
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::explain(&error),
+    };
+    match cmd::run(cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                out::complain(message);
+            }
+            failure.code()
+        }
+    }
+}

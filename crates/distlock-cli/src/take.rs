@@ -1,0 +1,156 @@
+//! Getting the lock: waiting for it visibly, and leaving at once when told to.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use distlock::{End, Error, Guard, Key, Locks, Order, ReentrantGuard, ReentryId};
+use rustix::process::Signal;
+
+use crate::exit::{self, Failure};
+use crate::held::Holds;
+use crate::plan::{Kind, Plan};
+use crate::report::Outcome;
+use crate::signals::Signals;
+
+/// How long leaving a queue may take before the place is left to run out by itself.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// A lock that is held, of any kind.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Of the usual kind.
+    Plain(Guard),
+    /// Whoever knows the secret may enter again.
+    Reentrant(ReentrantGuard, ReentryId),
+}
+
+impl Deref for Held {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Reentrant(guard, _) => guard,
+        }
+    }
+}
+
+impl Held {
+    /// The secret to enter again.
+    pub(crate) fn secret(&self) -> Option<ReentryId> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Reentrant(_, id) => Some(*id),
+        }
+    }
+
+    /// Releases it and tells the truth about it.
+    pub(crate) async fn release(self) -> Result<End, Error> {
+        match self {
+            Self::Plain(guard) => guard.release().await,
+            Self::Reentrant(guard, _) => guard.release().await,
+        }
+    }
+}
+
+/// Why the lock was not got.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Somebody else has it.
+    Busy(Failure),
+    /// A signal came first.
+    Interrupted(Signal),
+    /// It could not be asked for, or nobody answered.
+    Failed(Failure),
+}
+
+impl Refused {
+    /// The word for it in a report.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match self {
+            Self::Busy(_) => Outcome::NotAcquired,
+            Self::Interrupted(_) => Outcome::Interrupted,
+            Self::Failed(_) => Outcome::Failed,
+        }
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Busy(failure) | Self::Failed(failure) => failure.code(),
+            Self::Interrupted(signal) => exit::of_signal(signal.as_raw()),
+        }
+    }
+
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::Busy(failure) | Self::Failed(failure) => failure,
+            Self::Interrupted(signal) => Failure::silent(exit::of_signal(signal.as_raw())),
+        }
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Gets the lock, or says why not. A signal leaves the queue at once.
+pub(crate) async fn take(
+    plan: &Plan,
+    locks: &Locks,
+    signals: &mut Signals,
+) -> Result<Held, Refused> {
+    let taken = tokio::select! {
+        biased;
+        signal = signals.stop() => Err(signal),
+        taken = acquire(locks, &plan.key, plan.kind) => Ok(taken),
+    };
+    match taken {
+        Ok(Ok(held)) => Ok(held),
+        Ok(Err(error)) => Err(refused(plan, error)),
+        Err(signal) => {
+            leave(locks).await;
+            Err(Refused::Interrupted(signal))
+        }
+    }
+}
+
+/// Sees to it that nothing stays behind in the store, as long as it answers.
+async fn leave(locks: &Locks) {
+    // What is left ends with its lease.
+    let _ = tokio::time::timeout(LEAVE_MAX, locks.close()).await;
+}
+
+fn refused(plan: &Plan, error: Error) -> Refused {
+    let failure = Failure::from(error);
+    if failure.code() != exit::NOT_ACQUIRED {
+        return Refused::Failed(failure);
+    }
+    Refused::Busy(match failure.message() {
+        Some(message) if !plan.talking.quiet => Failure::new(plan.conflict_code, message),
+        _ => Failure::silent(plan.conflict_code),
+    })
+}
+
+/// Acquires what the plan asks for, waiting as long as its options say.
+pub(crate) async fn acquire(locks: &Locks, key: &Key, kind: Kind) -> Result<Held, Error> {
+    match kind {
+        Kind::Exclusive if locks.capabilities().reentry => {
+            let id = match Holds::around().secret(key.as_str()) {
+                Some(id) => id,
+                None => ReentryId::random().map_err(Error::Backend)?,
+            };
+            let guard = locks.reentrant(key)?.owner_as(id).lock().await?;
+            Ok(Held::Reentrant(guard, id))
+        }
+        Kind::Exclusive => Ok(Held::Plain(locks.mutex(key)?.lock().await?)),
+        Kind::Shared => {
+            // The order of mutexes, so that those who share and those who do not can meet.
+            let orders = locks.capabilities().orders;
+            let order = if orders.contains(&Order::Fifo) { Order::Fifo } else { orders[0] };
+            Ok(Held::Plain(locks.rwlock(key)?.order(order).read().await?))
+        }
+        Kind::OneOf(permits) => Ok(Held::Plain(locks.semaphore(key, permits)?.acquire().await?)),
+    }
+}
