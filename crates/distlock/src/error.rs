@@ -205,6 +205,21 @@ pub enum Reason {
     TooSlow,
 }
 
+impl Reason {
+    /// The reason in a word, as the journal and the metrics have it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Unreachable => "unreachable",
+            Self::Gone => "gone",
+            Self::Broken => "broken",
+            Self::MaxHold => "max-hold",
+            Self::Closed => "closed",
+            Self::TooSlow => "too-slow",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -208,6 +208,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn release(mut self) -> Result<End, Error> {
+        let now = self.keeper.clock.now();
         self.releasing = self.hold.end(End::Released);
         self.keeper.forget(&self.hold.claim);
         if let Some(reason) = self.loss()
@@ -217,7 +218,7 @@ impl Guard {
             return Ok(End::Lost(reason));
         }
         let how = How {
-            keep: self.hold.keep_until().since(self.keeper.clock.now()),
+            keep: self.hold.keep_until().since(now),
             bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
         };
         let claim = self.hold.claim.clone();
@@ -227,13 +228,13 @@ impl Guard {
             (Err(source), loss) => {
                 self.keeper.leave_hold(&self.hold);
                 if loss.is_none() {
-                    self.hold.announce_release();
+                    self.hold.announce_release(now);
                 }
                 Err(Error::ReleaseUncertain { key: self.key().clone(), source })
             }
             (Ok(_), Some(reason)) => Ok(End::Lost(reason)),
             (Ok(Outcome::WasHeld), None) => {
-                self.hold.announce_release();
+                self.hold.announce_release(now);
                 Ok(End::Released)
             }
             (Ok(_), None) => {
@@ -304,7 +305,7 @@ impl Drop for Guard {
             return;
         }
         if self.hold.end(End::Released) || self.releasing {
-            self.hold.announce_release();
+            self.hold.announce_release(self.keeper.clock.now());
         }
         match self.hold.state() {
             // Closing has released it.

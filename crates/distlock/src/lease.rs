@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use distlock_core::{Claim, ClaimId, How, Key, Moment, Outcome, Renewal, Standing};
+use distlock_core::{Claim, ClaimId, How, Key, Mode, Moment, Outcome, Renewal, Standing, What};
 
 use crate::engine::{Limit, release, renew};
 use crate::keeper::RELEASE_MAX;
 use crate::lock::Lock;
+use crate::observe::{About, word};
 use crate::options::Options;
 use crate::{End, Error, Reason};
 
@@ -284,7 +285,11 @@ impl Leases {
                 }
                 Ok(())
             }
-            Ok(_) => Err(Error::NotHeld { key: lease.key.clone() }),
+            Ok(_) => {
+                let why = || word(Reason::Gone.word());
+                self.note(lease, sent_at, || What::Lost { held: None, why: why() });
+                Err(Error::NotHeld { key: lease.key.clone() })
+            }
             Err(fault) => Err(Error::from_fault(fault)),
         }
     }
@@ -340,9 +345,12 @@ impl Leases {
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<End, Error> {
         let keeper = &self.lock.keeper;
-        let claim = self.claim(lease)?;
+        let (claim, sent_at) = (self.claim(lease)?, keeper.clock.now());
         match release(&*keeper.backend, claim, How::default(), RELEASE_MAX).await {
-            Ok(Outcome::WasHeld) => Ok(End::Released),
+            Ok(Outcome::WasHeld) => {
+                self.note(lease, sent_at, || What::Released { held: None });
+                Ok(End::Released)
+            }
             Ok(_) => Ok(End::Lost(Reason::Gone)),
             Err(source) => Err(Error::ReleaseUncertain { key: lease.key.clone(), source }),
         }
@@ -351,6 +359,17 @@ impl Leases {
     async fn take(&self, id: Option<ClaimId>, limit: Limit) -> Result<Lease, Error> {
         let grant = self.lock.lease(id, limit).await?;
         Ok(Lease::new(&grant.claim, grant.fence, self.lock.settings.ttl, grant.until))
+    }
+
+    /// Notes down what became of a lease. One that was never held has no fence.
+    fn note(&self, lease: &Lease, at: Moment, what: impl FnOnce() -> What) {
+        let Lock { keeper, settings, key } = &self.lock;
+        if settings.journal.is_none() || lease.fence == 0 {
+            return;
+        }
+        let (mode, fence) = (Mode::Exclusive, Some(lease.fence));
+        keeper.observer.note(About { key, settings, mode, visit: None, fence }, || at, what);
+        let _ = keeper.start();
     }
 
     /// The claim behind a lease, if it is one of this key.

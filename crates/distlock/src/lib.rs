@@ -14,15 +14,18 @@ mod mutex;
 mod observe;
 mod open;
 mod options;
+mod past;
 mod reentrant;
 mod rwlock;
 mod semaphore;
 mod sync;
 mod validity;
+mod visits;
 
 pub use distlock_core::{
-    Backend, Capabilities, ClaimId, Clock, Cursor, Fault, FaultKind, Health, Holder, Invalid, Key,
-    Label, ManualClock, Moment, Order, Page, ReentryId, Snapshot, Waiter,
+    Backend, Capabilities, ClaimId, Clock, Cursor, Entry, EntryId, Fault, FaultKind, Health,
+    Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Label, ManualClock, Mode, Moment,
+    Note, Order, Page, ReentryId, Retention, Snapshot, VisitId, Waiter, What,
 };
 
 pub use engine::pacing::{Pace, Pacing};
@@ -34,6 +37,8 @@ pub use locks::Locks;
 pub use mutex::Mutex;
 pub use observe::{Event, Stats};
 pub use options::{Durability, Options, Waiting};
+pub use past::{News, Since};
 pub use reentrant::{ReentrantGuard, ReentrantMutex, ReentrantOwner};
 pub use rwlock::{RwLock, WriteGuard};
 pub use semaphore::Semaphore;
+pub use visits::{Visit, VisitState};

@@ -50,7 +50,7 @@ impl Shape {
 
 impl Lock {
     pub(crate) fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { settings: self.settings.configure(change)?, ..self })
+        Ok(Self { settings: self.keeper.configure(&self.settings, change)?, ..self })
     }
 
     /// How long the waiting forms wait.

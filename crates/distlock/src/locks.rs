@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use distlock_core::{
-    Backend, Capabilities, Clock, Cursor, Health, How, Outcome, Page, Renewal, Snapshot, Standing,
-    Streaming, Target,
+    Backend, Capabilities, Clock, Cursor, Health, Journal, Mode, Page, Renewal, Snapshot, Standing,
+    Streaming,
 };
 
 use crate::backends::Memory;
 use crate::clock::BootClock;
 use crate::engine::{Grant, renew};
-use crate::keeper::{Asking, Keeper, LATE_MAX, RELEASE_MAX};
+use crate::keeper::{Asking, Keeper, RELEASE_MAX};
 use crate::lock::Lock;
 use crate::observe::{Event, Stats};
-use crate::open::open;
+use crate::open::{Opened, open};
 use crate::options::{Options, Settings};
 use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Semaphore};
 
@@ -36,8 +36,8 @@ use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Sem
 /// ```
 #[derive(Clone, Debug)]
 pub struct Locks {
-    keeper: Arc<Keeper>,
-    settings: Arc<Settings>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) settings: Arc<Settings>,
 }
 
 impl Locks {
@@ -52,13 +52,35 @@ impl Locks {
         Self { keeper: Keeper::new(backend, clock), settings: Settings::default_checked() }
     }
 
+    /// These locks with a journal to read and, if [`Options::journal`] says so, to write. Locks
+    /// from a URL and locks in memory have one already, and keep it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use distlock::{Locks, Retention, backends::Memory};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let store = Memory::new();
+    /// let locks = Locks::new(Arc::new(store.client())).with_journal(Arc::new(store));
+    /// let locks = locks.configure(|o| o.journal(Retention::default()))?;
+    /// locks.mutex("deploy")?.lock().await?.release().await?;
+    /// assert_eq!(locks.history("deploy", 10).await?.len(), 1);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_journal(self, journal: Arc<dyn Journal>) -> Self {
+        self.keeper.observer.scribe.set_journal(journal);
+        self
+    }
+
     /// Locks on the backend that a URL names: `memory:`, or a Redis or Valkey server,
     /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`.
     /// Nothing is sent yet: a server that cannot be reached shows with the first call.
     ///
     /// Options follow as a query: `namespace` (default `distlock`; empty for bare keys, as other
     /// lock libraries write them), `connect_timeout_ms`, `response_timeout_ms`, `db`, `user`,
-    /// `pass`.
+    /// `pass`. With `journal=on` what happens to the locks is noted down, see [`Options::journal`];
+    /// `journal_entries` and `journal_days` say how much of it is kept.
     ///
     /// # Errors
     ///
@@ -74,21 +96,28 @@ impl Locks {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn connect(url: &str) -> Result<Self, Error> {
-        Ok(Self::new(open(url)?))
+        let Opened { backend, journal, retention } = open(url)?;
+        let locks = match journal {
+            Some(journal) => Self::new(backend).with_journal(journal),
+            None => Self::new(backend),
+        };
+        if retention.is_some() { locks.configure(|o| o.journal(retention)) } else { Ok(locks) }
     }
 
     /// Locks inside this process: for tests, and for programs that may grow beyond it.
     pub fn memory() -> Self {
-        Self::new(Arc::new(Memory::new()))
+        let store = Arc::new(Memory::new());
+        Self::new(Arc::clone(&store) as _).with_journal(store)
     }
 
     /// The same locks with other options. Locks made before keep theirs.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`], naming the option that is out of range.
+    /// [`Error::Invalid`], naming the option that is out of range; [`Error::Unsupported`] for a
+    /// journal where there is none.
     pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        let settings = self.settings.configure(change)?;
+        let settings = self.keeper.configure(&self.settings, change)?;
         Ok(Self { keeper: Arc::clone(&self.keeper), settings })
     }
 
@@ -221,6 +250,8 @@ impl Locks {
             waited: now.since(sent_at),
             attempts: 1,
             doubtful: false,
+            mode: Mode::Exclusive,
+            visit: None,
         };
         let guard = Guard::keep(keeper, &grant, settings)?;
         keeper.observer.granted(lease.key(), fence, grant.waited);
@@ -273,41 +304,6 @@ impl Locks {
     /// ```
     pub async fn list(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Error> {
         self.keeper.backend.list(prefix, cursor).await.map_err(Error::from_fault)
-    }
-
-    /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
-    /// told by push ([`Reason::Broken`](crate::Reason::Broken)), or finds the hold gone at its next
-    /// renewal ([`Reason::Gone`](crate::Reason::Gone)), but cannot be stopped: make sure that it no
-    /// longer works, or that the resource checks fences.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotHeld`] if nobody holds the key under this fence any more.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves the hold broken or not.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// let locks = distlock::Locks::memory();
-    /// let guard = locks.mutex("deploy")?.lock().await?;
-    /// locks.break_hold("deploy", guard.fence()).await?;
-    /// assert_eq!(guard.lost().await, distlock::Reason::Broken);
-    /// # Ok(()) }
-    /// ```
-    pub async fn break_hold<K>(&self, key: K, fence: u64) -> Result<(), Error>
-    where
-        K: TryInto<Key>,
-        Error: From<K::Error>,
-    {
-        let target = Target::Fence { key: key.try_into()?, fence };
-        let how = How { bury: LATE_MAX, ..How::default() };
-        let outcome = self.keeper.backend.release(&target, how).await;
-        match outcome.map_err(Error::from_fault)? {
-            Outcome::WasHeld => Ok(()),
-            _ => Err(Error::NotHeld { key: target.key().clone() }),
-        }
     }
 
     /// Looks at the store itself.

@@ -1,13 +1,36 @@
 //! From a URL to a backend: the only place that knows all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use distlock_core::{Backend, Invalid};
+use distlock_core::{Backend, Invalid, Journal, Retention};
 
 use crate::backends::Memory;
 
+/// What a URL leads to.
+pub(crate) struct Opened {
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Where the past of the locks is kept, if the store can keep it.
+    pub(crate) journal: Option<Arc<dyn Journal>>,
+    /// How much of it is to be kept, if the URL asks for it.
+    pub(crate) retention: Option<Retention>,
+}
+
+impl Opened {
+    /// A store that can keep a journal, too.
+    fn both(store: Arc<impl Backend + Journal>) -> Self {
+        Self { backend: Arc::clone(&store) as _, journal: Some(store), retention: None }
+    }
+}
+
 /// Opens the backend that a URL names. Sends nothing yet.
-pub(crate) fn open(url: &str) -> Result<Arc<dyn Backend>, Invalid> {
+pub(crate) fn open(url: &str) -> Result<Opened, Invalid> {
+    let (url, retention) = take_retention(url)?;
+    let opened = open_plain(&url)?;
+    Ok(Opened { retention, ..opened })
+}
+
+fn open_plain(url: &str) -> Result<Opened, Invalid> {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
     match scheme {
         "memory" => memory(url),
@@ -21,20 +44,51 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn Backend>, Invalid> {
     }
 }
 
-fn memory(url: &str) -> Result<Arc<dyn Backend>, Invalid> {
+/// Takes the options of the journal, which are the same for every store, out of a URL.
+fn take_retention(url: &str) -> Result<(String, Option<Retention>), Invalid> {
+    let Some((place, query)) = url.split_once('?') else { return Ok((url.to_owned(), None)) };
+    let (mut on, mut retention, mut rest) = (false, Retention::default(), Vec::new());
+    for option in query.split('&') {
+        match option.split_once('=') {
+            Some(("journal", "on")) => on = true,
+            Some(("journal", "off")) => on = false,
+            Some(("journal", other)) => {
+                return Err(Invalid::new("journal", other, "must be on or off"));
+            }
+            Some(("journal_entries", count)) => {
+                let refuse = |_| Invalid::new("journal_entries", count, "must be a number");
+                retention.entries = count.parse().map_err(refuse)?;
+            }
+            Some(("journal_days", count)) => {
+                let refuse = |_| Invalid::new("journal_days", count, "must be a number");
+                let days: u32 = count.parse().map_err(refuse)?;
+                retention.age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+            }
+            _ => rest.push(option),
+        }
+    }
+    retention.check()?;
+    let mut url = place.to_owned();
+    if !rest.is_empty() {
+        url = format!("{url}?{}", rest.join("&"));
+    }
+    Ok((url, on.then_some(retention)))
+}
+
+fn memory(url: &str) -> Result<Opened, Invalid> {
     match url {
-        "memory:" | "memory://" => Ok(Arc::new(Memory::new())),
+        "memory:" | "memory://" => Ok(Opened::both(Arc::new(Memory::new()))),
         _ => Err(Invalid::new("URL", url, "must be just memory: since there is nothing to choose")),
     }
 }
 
 #[cfg(feature = "redis")]
-fn redis(url: &str) -> Result<Arc<dyn Backend>, Invalid> {
-    Ok(Arc::new(crate::backends::Redis::open(url)?))
+fn redis(url: &str) -> Result<Opened, Invalid> {
+    Ok(Opened::both(Arc::new(crate::backends::Redis::open(url)?)))
 }
 
 #[cfg(not(feature = "redis"))]
-fn redis(_: &str) -> Result<Arc<dyn Backend>, Invalid> {
+fn redis(_: &str) -> Result<Opened, Invalid> {
     let why = "needs the feature `redis` of the crate distlock, which is off";
     Err(Invalid::new("URL scheme", "redis", why))
 }
@@ -50,8 +104,11 @@ mod tests {
             ("etcd://h", "unknown"),
             ("memory:x", "nothing to choose"),
             ("redis://h/?nope=1", "not an option"),
+            ("memory:?journal=maybe", "on or off"),
+            ("memory:?journal_entries=0", "between 1 and"),
+            ("memory:?journal_days=many", "a number"),
         ] {
-            let refused = open(url).unwrap_err().to_string();
+            let refused = open(url).map(|_| ()).unwrap_err().to_string();
             assert!(refused.contains(says), "{url}: {refused}");
         }
     }
@@ -61,5 +118,16 @@ mod tests {
         for url in ["memory:", "redis://127.0.0.1:1/", "rediss://h/", "redis+unix:///run/r.sock"] {
             assert!(open(url).is_ok(), "{url}");
         }
+    }
+
+    #[test]
+    fn the_journal_is_an_option_of_every_url() {
+        let retention = |url| open(url).unwrap().retention;
+        assert_eq!(retention("memory:"), None);
+        assert_eq!(retention("memory:?journal=off"), None);
+        assert_eq!(retention("memory:?journal=on"), Some(Retention::default()));
+        let url = "redis://h/?journal=on&namespace=x&journal_entries=7&journal_days=2";
+        let age = Duration::from_secs(2 * 24 * 60 * 60);
+        assert_eq!(retention(url), Some(Retention { entries: 7, age }));
     }
 }

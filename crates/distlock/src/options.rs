@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use distlock_core::{Invalid, Label, TTL_MAX, TTL_MIN, Wait};
+use distlock_core::{Invalid, Label, Retention, TTL_MAX, TTL_MIN, Wait};
 
 use crate::engine::pacing::Pacing;
 use crate::validity::Validity;
@@ -53,6 +53,7 @@ pub struct Options {
     patience: Option<Duration>,
     durability: Durability,
     full_ttl: bool,
+    journal: Option<Retention>,
 }
 
 /// Who must know of a grant before it counts.
@@ -98,6 +99,7 @@ impl Default for Options {
             patience: None,
             durability: Durability::Store,
             full_ttl: false,
+            journal: None,
         }
     }
 }
@@ -205,6 +207,15 @@ impl Options {
         self
     }
 
+    /// Note down next to the locks who waited, held and how it ended, for
+    /// [`Locks::history`](crate::Locks::history) and [`Locks::feed`](crate::Locks::feed), and keep
+    /// it for as long as the [`Retention`] says. It is written in the background, in batches; no
+    /// lock ever waits for it, and none is safer for it. Default: nothing is noted.
+    pub fn journal(mut self, retention: impl Into<Option<Retention>>) -> Self {
+        self.journal = retention.into();
+        self
+    }
+
     /// Checks everything.
     pub(crate) fn check(&self) -> Result<Settings, Invalid> {
         let validity = self.check_times()?;
@@ -214,6 +225,7 @@ impl Options {
             None => default_owner(),
         };
         let reason = self.reason.as_ref().map(|reason| Label::new("reason", reason)).transpose()?;
+        self.journal.as_ref().map_or(Ok(()), Retention::check)?;
         Ok(Settings {
             ttl: self.ttl,
             max_wait: self.max_wait,
@@ -232,6 +244,7 @@ impl Options {
                 Durability::Replicas(replicas) => replicas,
             },
             full_ttl: self.full_ttl,
+            journal: self.journal,
             options: self.clone(),
         })
     }
@@ -310,6 +323,8 @@ pub(crate) struct Settings {
     pub(crate) replicas: u32,
     /// A grant must be good for the full ttl.
     pub(crate) full_ttl: bool,
+    /// How much of the past is kept, if any.
+    pub(crate) journal: Option<Retention>,
     options: Options,
 }
 

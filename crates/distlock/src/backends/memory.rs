@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Clock, Confirmed, Cursor, Fault, Health, How,
-    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
-    Target,
+    Answer, Ask, Backend, Capabilities, ClientId, Clock, Confirmed, Cursor, Entry, EntryId, Fault,
+    Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push, Renewal, Retention,
+    SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
 
+use super::ring::Ring;
 use crate::clock::BootClock;
 use crate::sync::lock;
 
@@ -48,7 +49,10 @@ pub struct Memory {
 #[derive(Debug)]
 struct Store {
     clock: Arc<dyn Clock>,
+    /// The time of day at the clock's origin.
+    origin_ms: u64,
     shelf: Mutex<Shelf>,
+    journal: Mutex<Ring>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +75,9 @@ impl Memory {
 
     /// An empty store on a clock of one's own, such as one that a test moves.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::join(Arc::new(Store { clock, shelf: Mutex::default() }))
+        let origin_ms = (wall_micros() - clock.now().as_micros().min(wall_micros())) / 1000;
+        let (shelf, journal) = (Mutex::default(), Mutex::default());
+        Self::join(Arc::new(Store { clock, origin_ms, shelf, journal }))
     }
 
     /// Another client of the same store.
@@ -140,6 +146,11 @@ impl Store {
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         // The law does not panic half-way: a poisoned shelf is still a consistent one.
         lock(&self.shelf)
+    }
+
+    /// The time of day by the store's clock.
+    fn wall_ms(&self) -> u64 {
+        self.origin_ms + self.clock.now().as_micros() / 1000
     }
 }
 
@@ -251,10 +262,33 @@ impl Backend for Memory {
     }
 }
 
+impl Journal for Memory {
+    fn append<'a>(
+        &'a self,
+        notes: &'a [(Note, Duration)],
+        retention: Retention,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            lock(&self.store.journal).append(notes, retention, self.store.wall_ms());
+            Ok(())
+        })
+    }
+
+    fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage> {
+        Box::pin(async move { lock(&self.store.journal).page(after, limit) })
+    }
+
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+        Box::pin(async move { Ok(lock(&self.store.journal).past(key, limit)) })
+    }
+
+    fn last(&self) -> Pending<'_, Option<EntryId>> {
+        Box::pin(async move { Ok(lock(&self.store.journal).last()) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use distlock_core::{Claim, ClaimId, Label, ManualClock};
 
     use super::*;

@@ -3,6 +3,7 @@
 mod memory;
 #[cfg(feature = "redis")]
 mod redis;
+mod ring;
 
 pub use memory::Memory;
 #[cfg(feature = "redis")]

@@ -16,7 +16,7 @@ use super::Grant;
 use super::armed::Armed;
 use super::pacing::Pacing;
 use crate::keeper::{Keeper, LastFault, Verdict};
-use crate::observe::Event;
+use crate::observe::{Acquisition, Event};
 use crate::options::{Settings, Waiting};
 use crate::sync::lock;
 use crate::{Error, Reason};
@@ -86,20 +86,21 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     let started = keeper.clock.now();
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
-    let attempts = Attempts::new(keeper, request, started, Arc::clone(&last_fault)).run();
-    let grant = match limit {
-        Limit::Once | Limit::Forever => attempts.await?,
+    let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
+    let attempts = Attempts::new(keeper, request, &seen, started, Arc::clone(&last_fault)).run();
+    let result = match limit {
+        Limit::Once | Limit::Forever => attempts.await,
         Limit::For(max_wait) => tokio::select! {
             biased;
-            result = attempts => result?,
+            result = attempts => result,
             () = tokio::time::sleep(max_wait) => {
                 let waited = keeper.clock.now().since(started).max(max_wait);
-                return Err(Error::Timeout { key, waited, source: lock(&last_fault).take() });
+                Err(Error::Timeout { key, waited, source: lock(&last_fault).take() })
             }
         },
     };
-    keeper.observer.granted(&key, grant.fence, grant.waited);
-    Ok(grant)
+    seen.ended(&result);
+    result
 }
 
 /// A grant that is good enough to be handed out.
@@ -115,6 +116,7 @@ struct Granted {
 /// One acquisition: its claim, and what happened to it so far.
 struct Attempts<'a> {
     keeper: &'a Arc<Keeper>,
+    seen: &'a Acquisition<'a>,
     ask: Ask,
     limit: Limit,
     settings: Arc<Settings>,
@@ -134,6 +136,7 @@ impl<'a> Attempts<'a> {
     fn new(
         keeper: &'a Arc<Keeper>,
         request: Request,
+        seen: &'a Acquisition<'a>,
         started: Moment,
         last_fault: LastFault,
     ) -> Self {
@@ -145,6 +148,7 @@ impl<'a> Attempts<'a> {
         let armed = Armed::new(keeper, ask.claim.clone(), ask.ttl, fixed_id);
         Self {
             keeper,
+            seen,
             ask,
             limit,
             settings,
@@ -255,6 +259,8 @@ impl<'a> Attempts<'a> {
             waited: self.keeper.clock.now().since(self.started),
             attempts: self.attempts,
             doubtful: self.armed.is_doubtful(),
+            mode: self.seen.mode,
+            visit: self.seen.visit,
         };
         self.armed.disarm();
         Ok(grant)
@@ -305,6 +311,7 @@ impl<'a> Attempts<'a> {
             let holder = holder.map(Box::new);
             return Err(Error::Held { key: self.key(), retry_after, holder, ahead });
         }
+        self.seen.queued(busy.ticket, busy.ahead);
         let Some(ticket) = busy.ticket else {
             self.pause(busy.retry_after).await?;
             return Ok(None);

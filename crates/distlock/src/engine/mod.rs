@@ -7,7 +7,7 @@ mod renew;
 
 use std::time::Duration;
 
-use distlock_core::{Claim, Moment, Ticket};
+use distlock_core::{Claim, Mode, Moment, Ticket, VisitId};
 
 pub(crate) use acquire::{Limit, Request, acquire};
 pub(crate) use renew::{release, renew};
@@ -29,4 +29,7 @@ pub(crate) struct Grant {
     pub(crate) attempts: u32,
     /// Some acquire of this claim was never answered and may still arrive at the store.
     pub(crate) doubtful: bool,
+    pub(crate) mode: Mode,
+    /// The number of the acquisition in the journal, if there is one.
+    pub(crate) visit: Option<VisitId>,
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distlock_core::{Claim, Clock, Moment};
+use distlock_core::{Claim, Clock, Mode, Moment, VisitId, What};
 use tokio_util::sync::CancellationToken;
 
 use super::latch::{End, Latch};
 use crate::Reason;
 use crate::engine::Grant;
-use crate::observe::{Event, Observer};
+use crate::observe::{About, Event, Observer, word};
 use crate::options::Settings;
 
 /// A granted claim and what became of it.
@@ -32,6 +32,8 @@ pub(crate) struct Hold {
     ends: Option<Moment>,
     /// The last renewal failed.
     failing: AtomicBool,
+    mode: Mode,
+    visit: Option<VisitId>,
     clock: Arc<dyn Clock>,
     observer: Arc<Observer>,
 }
@@ -58,6 +60,8 @@ impl Hold {
             latch: Latch::new(grant.until),
             ends,
             failing: AtomicBool::new(false),
+            mode: grant.mode,
+            visit: grant.visit,
             clock,
             observer,
         }
@@ -123,10 +127,11 @@ impl Hold {
         self.announce_loss(reason);
     }
 
-    /// The guard let go of it, as far as it knows while it held.
-    pub(crate) fn announce_release(&self) {
-        let (key, held) = (&self.claim.key, self.clock.now().since(self.since));
+    /// The guard let go of it at this moment, as far as it knows while it held.
+    pub(crate) fn announce_release(&self, at: Moment) {
+        let (key, held) = (&self.claim.key, at.since(self.since));
         self.observer.emit(|| Event::Released { key: key.clone(), fence: self.fence, held });
+        self.note(|| at, || What::Released { held: Some(held) });
     }
 
     pub(crate) fn announce_loss(&self, reason: Reason) {
@@ -134,6 +139,22 @@ impl Hold {
         tracing::warn!(%key, fence, %reason, "lock lost");
         self.observer.lost();
         self.observer.emit(|| Event::Lost { key: key.clone(), fence, reason });
+        let held = || Some(self.clock.now().since(self.since));
+        self.note(|| self.clock.now(), || What::Lost { held: held(), why: word(reason.word()) });
+    }
+
+    /// A renewal failed; it will be repeated.
+    pub(crate) fn announce_risk(&self) {
+        let (key, fence, remaining) = (&self.claim.key, self.fence, self.remaining());
+        tracing::warn!(%key, fence, ?remaining, "renewal failed, will be repeated");
+        self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining });
+        self.note(|| self.clock.now(), || What::AtRisk { remaining });
+    }
+
+    fn note(&self, at: impl FnOnce() -> Moment, what: impl FnOnce() -> What) {
+        let (key, settings, fence) = (&self.claim.key, &*self.settings, Some(self.fence));
+        let about = About { key, settings, mode: self.mode, visit: self.visit, fence };
+        self.observer.note(about, at, what);
     }
 
     fn announce(&self, end: End) {

@@ -41,7 +41,7 @@ use self::table::{Kind, Table, Waiter};
 use self::task::Heir;
 use crate::engine::Grant;
 use crate::observe::{Event, Observer};
-use crate::options::Settings;
+use crate::options::{Options, Settings};
 use crate::sync::lock;
 use crate::{Error, Reason, Stats};
 
@@ -53,6 +53,9 @@ const HOMES_MAX: usize = 4;
 
 /// How long a release may take, and how long `close` waits for the last of them.
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
+
+/// How long `close` waits for the journal.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// The keeper as callers see it.
 #[derive(Debug)]
@@ -106,6 +109,19 @@ impl Keeper {
             asking: AtomicUsize::new(0),
             closed: CancellationToken::new(),
         })
+    }
+
+    /// Settings with some of them changed, if what they ask for is there.
+    pub(crate) fn configure(
+        &self,
+        settings: &Settings,
+        change: impl FnOnce(Options) -> Options,
+    ) -> Result<Arc<Settings>, Error> {
+        let settings = settings.configure(change)?;
+        if settings.journal.is_some() && self.observer.scribe.journal().is_none() {
+            return Err(Error::Unsupported { what: "a journal" });
+        }
+        Ok(settings)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -294,9 +310,15 @@ impl Keeper {
             hold.end(End::Lost(Reason::Closed));
             self.leave_hold(&hold);
         }
-        match tokio::time::timeout(RELEASE_MAX, self.until_drained()).await {
-            Ok(()) => Ok(()),
-            Err(elapsed) => Err(self.undrained(elapsed)),
+        let drained = tokio::time::timeout(RELEASE_MAX, self.until_drained()).await;
+        self.flush(FLUSH_MAX).await;
+        drained.map_err(|elapsed| self.undrained(elapsed))
+    }
+
+    /// Waits until the journal has what was noted so far, but not for ever.
+    pub(crate) async fn flush(self: &Arc<Self>, at_most: Duration) {
+        if self.observer.scribe.is_busy() && self.start().is_ok() {
+            let _ = tokio::time::timeout(at_most, self.observer.scribe.flush()).await;
         }
     }
 
@@ -354,11 +376,7 @@ impl Keeper {
                     let (key, fence) = (&hold.claim.key, hold.fence);
                     self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });
                 }
-                Effect::AtRisk(hold) => {
-                    let (key, fence, remaining) = (&hold.claim.key, hold.fence, hold.remaining());
-                    tracing::warn!(%key, fence, ?remaining, "renewal failed, will be repeated");
-                    self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining });
-                }
+                Effect::AtRisk(hold) => hold.announce_risk(),
             }
         }
     }

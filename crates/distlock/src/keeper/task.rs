@@ -35,6 +35,8 @@ pub(super) async fn run(
 ) {
     let mut calls = Calls::new();
     let mut listening = true;
+    let writing = keeper.observer.scribe.run(&*keeper.clock);
+    tokio::pin!(writing);
     while let Some(plan) = next_plan(&keeper, generation, calls.is_empty()) {
         let now = keeper.clock.now();
         let wake_at = plan.wake_at;
@@ -46,6 +48,7 @@ pub(super) async fn run(
             },
             Some(()) = calls.next(), if !calls.is_empty() => {}
             () = keeper.wake.notified() => {}
+            () = &mut writing => {}
             () = tokio::time::sleep(wake_at.since(now)) => {}
         }
     }
@@ -79,7 +82,8 @@ fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
     if task.generation != generation {
         return None;
     }
-    let busy = !no_calls || keeper.asking.load(Ordering::SeqCst) > 0;
+    let asking = keeper.asking.load(Ordering::SeqCst) > 0;
+    let busy = !no_calls || asking || keeper.observer.scribe.is_busy();
     let plan = keeper.table().plan(keeper.clock.now(), keeper.clock.nap(), busy);
     if plan.stop {
         task.handle = None;

@@ -63,6 +63,11 @@ impl Namespace {
         }
     }
 
+    /// The stream that the past of all keys is kept in.
+    pub(super) fn journal(&self) -> String {
+        format!("{}:journal", if self.is_bare() { BARE_PREFIX } else { &self.0 })
+    }
+
     /// The channel of one client, on a server that is not part of a cluster.
     pub(super) fn channel(&self) -> String {
         format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.0 })

@@ -3,6 +3,7 @@
 mod config;
 mod dial;
 mod faults;
+mod journal;
 mod keys;
 mod link;
 mod list;

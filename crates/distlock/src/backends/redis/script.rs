@@ -30,6 +30,7 @@ script!(RENEW, EVEN_IF_FULL, "renew.lua");
 script!(STAND, EVEN_IF_FULL, "head.lua", "law.lua", "stand.lua");
 script!(BEAT, EVEN_IF_FULL, "head.lua", "law.lua", "beat.lua");
 script!(RELEASE, EVEN_IF_FULL, "head.lua", "release_free.lua", "law.lua", "release.lua");
+script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(INSPECT, "#!lua flags=no-writes\n", "head.lua", "law.lua", "inspect.lua");
 
 impl Script {

@@ -1,16 +1,22 @@
 //! What happens to the locks, for those who want to know: counters, a stream, callbacks.
 
+mod acquisition;
+mod scribe;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Key, Streaming};
+use distlock_core::{Key, Label, Mode, Moment, Note, Streaming, VisitId, What};
 use futures_util::stream;
 use tokio::sync::broadcast;
 
+pub(crate) use self::acquisition::Acquisition;
+use self::scribe::Scribe;
 use crate::Reason;
+use crate::options::Settings;
 use crate::sync::lock;
 
 /// How many events a listener may fall behind before it misses some.
@@ -20,6 +26,20 @@ const EVENTS_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
+    /// A lock was not free, and a call began to wait for it.
+    Queued {
+        /// The key.
+        key: Key,
+        /// How many were ahead.
+        ahead: u64,
+    },
+    /// A call that waited ended without the lock: a timeout, an error, or it was dropped.
+    GaveUp {
+        /// The key.
+        key: Key,
+        /// How long it waited.
+        waited: Duration,
+    },
     /// A lock was acquired.
     Granted {
         /// The key.
@@ -65,6 +85,14 @@ pub enum Event {
         /// How long it was held.
         held: Duration,
     },
+    /// Somebody's hold was broken by [`break_hold`](crate::Locks::break_hold) of these locks. The
+    /// holder's own event is [`Lost`](Self::Lost).
+    Broken {
+        /// The key.
+        key: Key,
+        /// The fencing token of the hold.
+        fence: u64,
+    },
     /// A waiter was too slow with its heartbeats and queues again at the end.
     PlaceLost {
         /// The key.
@@ -94,6 +122,10 @@ pub struct Stats {
     pub losses: u64,
     /// Places in a queue lost since the beginning.
     pub places_lost: u64,
+    /// Notes on their way into the journal.
+    pub journal_pending: usize,
+    /// Notes that never got into the journal, because the store did not keep up or refused.
+    pub journal_dropped: u64,
 }
 
 type Callback = Box<dyn Fn(&Event) + Send + Sync>;
@@ -107,6 +139,22 @@ pub(crate) struct Observer {
     renewals: AtomicU64,
     losses: AtomicU64,
     places_lost: AtomicU64,
+    pub(crate) scribe: Scribe,
+}
+
+/// Whose visit to which key it is that something is noted about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) settings: &'a Settings,
+    pub(crate) mode: Mode,
+    pub(crate) visit: Option<VisitId>,
+    pub(crate) fence: Option<u64>,
+}
+
+/// A word of ours as the journal keeps it.
+pub(crate) fn word(text: &'static str) -> Label {
+    Label::new("word", text).expect("short and printable")
 }
 
 impl Observer {
@@ -119,7 +167,22 @@ impl Observer {
             renewals: AtomicU64::new(0),
             losses: AtomicU64::new(0),
             places_lost: AtomicU64::new(0),
+            scribe: Scribe::new(),
         }
+    }
+
+    /// Notes something down, if these settings ask for a journal.
+    pub(crate) fn note(
+        &self,
+        about: About<'_>,
+        at: impl FnOnce() -> Moment,
+        what: impl FnOnce() -> What,
+    ) {
+        let About { key, settings, mode, visit, fence } = about;
+        let Some(retention) = settings.journal else { return };
+        let (owner, reason) = (settings.owner.clone(), settings.reason.clone());
+        let note = Note { key: key.clone(), owner, reason, mode, fence, visit, what: what() };
+        self.scribe.note(note, at(), retention);
     }
 
     pub(crate) fn granted(&self, key: &Key, fence: u64, waited: Duration) {
@@ -144,6 +207,7 @@ impl Observer {
         stats.renewals = self.renewals.load(Ordering::Relaxed);
         stats.losses = self.losses.load(Ordering::Relaxed);
         stats.places_lost = self.places_lost.load(Ordering::Relaxed);
+        (stats.journal_pending, stats.journal_dropped) = self.scribe.count();
     }
 
     /// Passes an event on; it is only made if somebody listens.

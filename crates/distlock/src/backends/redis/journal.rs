@@ -1,0 +1,126 @@
+//! The journal of a namespace: one capped stream.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use distlock_core::{
+    Entry, EntryId, Fault, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending, Retention,
+};
+use redis::Cmd;
+
+use super::script::JOURNAL;
+use super::{Inner, Redis};
+
+/// How many entries one command reads. The server does nothing else meanwhile.
+const READ_MAX: usize = 500;
+
+/// An entry as the client crate reads it: its id, then names and values.
+type Row = (String, Vec<String>);
+
+impl Journal for Redis {
+    fn append<'a>(
+        &'a self,
+        notes: &'a [(Note, Duration)],
+        retention: Retention,
+    ) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let mut args = vec![retention.entries.to_string(), millis(retention.age)];
+            for (note, age) in notes {
+                let fields = note.fields();
+                args.extend([millis(*age), (2 * fields.len()).to_string()]);
+                args.extend(fields.into_iter().flat_map(|(name, text)| [name.to_owned(), text]));
+            }
+            let args: Vec<_> = args.into_iter().map(String::into_bytes).collect();
+            let keys = [self.inner.namespace.journal()];
+            self.inner.link.eval("write the journal", &JOURNAL, &keys, &args).await.map(|_| ())
+        })
+    }
+
+    fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage> {
+        Box::pin(async move {
+            let limit = limit.min(JOURNAL_PAGE_MAX);
+            let mut page = JournalPage::default();
+            let mut from = after.map_or_else(|| "-".to_owned(), ToString::to_string);
+            while page.entries.len() < limit {
+                // Read from the last one on, itself included: if it is not there, it was dropped.
+                let (known, first) = (from != "-", page.entries.is_empty());
+                let count = (limit - page.entries.len()).min(READ_MAX) + usize::from(known);
+                let rows = self.inner.rows("XRANGE", &from, "+", count).await?;
+                let found = rows.len();
+                let old = known && rows.first().is_some_and(|(id, _)| same(id, &from));
+                page.missed |= known && first && !old;
+                if let Some((id, _)) = rows.last() {
+                    from.clone_from(id);
+                }
+                page.entries.extend(rows.into_iter().skip(usize::from(old)).filter_map(entry));
+                if found < count {
+                    break;
+                }
+            }
+            page.entries.truncate(limit);
+            Ok(page)
+        })
+    }
+
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+        Box::pin(async move {
+            let (limit, mut past) = (limit.min(JOURNAL_PAGE_MAX), Vec::new());
+            let mut until = "+".to_owned();
+            // The stream has a length, so this ends, even if others go on writing.
+            while past.len() < limit {
+                let rows = self.inner.rows("XREVRANGE", &until, "-", READ_MAX).await?;
+                let found = rows.len();
+                if let Some((id, _)) = rows.last() {
+                    until = format!("({id}");
+                }
+                let entries = rows.into_iter().filter_map(entry);
+                past.extend(entries.filter(|entry| entry.note.key == *key));
+                if found < READ_MAX {
+                    break;
+                }
+            }
+            past.truncate(limit);
+            Ok(past)
+        })
+    }
+
+    fn last(&self) -> Pending<'_, Option<EntryId>> {
+        Box::pin(async move {
+            let rows = self.inner.rows("XREVRANGE", "+", "-", 1).await?;
+            Ok(rows.into_iter().find_map(|(id, _)| EntryId::new(id).ok()))
+        })
+    }
+}
+
+impl Inner {
+    async fn rows(
+        &self,
+        verb: &str,
+        from: &str,
+        to: &str,
+        count: usize,
+    ) -> Result<Vec<Row>, Fault> {
+        const ACTION: &str = "read the journal";
+        let mut cmd: Cmd = redis::cmd(verb);
+        cmd.arg(self.namespace.journal()).arg(from).arg(to).arg("COUNT").arg(count);
+        let answer = self.link.run(ACTION, &cmd).await?;
+        redis::from_redis_value(answer).map_err(|error| Fault::permanent(ACTION, error))
+    }
+}
+
+/// An entry of the stream; none if a version that we do not know wrote it.
+fn entry((id, words): Row) -> Option<Entry> {
+    let fields: HashMap<_, _> =
+        words.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let note = Note::from_fields(|name| fields.get(name).copied())?;
+    Some(Entry { id: EntryId::new(id).ok()?, at_ms: fields.get("at")?.parse().ok()?, note })
+}
+
+/// True if two ids are the same, with or without the sequence.
+fn same(a: &str, b: &str) -> bool {
+    a == b || a.strip_suffix("-0").is_some_and(|a| a == b)
+}
+
+fn millis(span: Duration) -> String {
+    span.as_millis().to_string()
+}

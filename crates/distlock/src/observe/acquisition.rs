@@ -1,0 +1,109 @@
+//! What there is to tell about an acquisition while it lasts, and how it ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use distlock_core::{Ask, Key, Mode, Moment, Ticket, VisitId, What};
+
+use super::{About, Event, word};
+use crate::Error;
+use crate::engine::Grant;
+use crate::keeper::Keeper;
+use crate::options::Settings;
+
+/// Nobody waits yet.
+const NOT_WAITING: u64 = 0;
+
+/// Somebody waits without a place in a queue. No ticket is so large.
+const POLLING: u64 = u64::MAX;
+
+/// An acquisition under way. One that is dropped was cancelled.
+#[derive(Debug)]
+pub(crate) struct Acquisition<'a> {
+    keeper: &'a Keeper,
+    settings: Arc<Settings>,
+    key: Key,
+    pub(crate) mode: Mode,
+    pub(crate) visit: Option<VisitId>,
+    started: Moment,
+    /// The place that it waits in.
+    place: AtomicU64,
+    over: bool,
+}
+
+impl<'a> Acquisition<'a> {
+    pub(crate) fn new(
+        keeper: &'a Keeper,
+        ask: &Ask,
+        settings: &Arc<Settings>,
+        started: Moment,
+    ) -> Self {
+        Self {
+            keeper,
+            settings: Arc::clone(settings),
+            key: ask.claim.key.clone(),
+            mode: Mode::of(ask),
+            visit: settings.journal.and_then(|_| VisitId::random()),
+            started,
+            place: AtomicU64::new(NOT_WAITING),
+            over: false,
+        }
+    }
+
+    /// It has to wait. Told once for each place.
+    pub(crate) fn queued(&self, ticket: Option<Ticket>, ahead: u64) {
+        let place = ticket.unwrap_or(POLLING);
+        if self.place.swap(place, Ordering::Relaxed) == place {
+            return;
+        }
+        self.keeper.observer.emit(|| Event::Queued { key: self.key.clone(), ahead });
+        self.note(None, || What::Queued { ahead });
+    }
+
+    /// It has ended, one way or the other.
+    pub(crate) fn ended(mut self, result: &Result<Grant, Error>) {
+        self.over = true;
+        match result {
+            Ok(Grant { fence, waited, .. }) => {
+                let (fence, waited) = (*fence, *waited);
+                self.keeper.observer.granted(&self.key, fence, waited);
+                self.note(Some(fence), || What::Granted { waited });
+            }
+            Err(error) => self.gave_up(why(error)),
+        }
+    }
+
+    /// Whoever never waited has not given up, but was refused.
+    fn gave_up(&self, why: &'static str) {
+        if self.place.load(Ordering::Relaxed) == NOT_WAITING {
+            return;
+        }
+        let waited = self.keeper.clock.now().since(self.started);
+        self.keeper.observer.emit(|| Event::GaveUp { key: self.key.clone(), waited });
+        self.note(None, || What::GaveUp { waited, why: word(why) });
+    }
+
+    fn note(&self, fence: Option<u64>, what: impl FnOnce() -> What) {
+        let Self { keeper, settings, key, mode, visit, .. } = self;
+        let about = About { key, settings, mode: *mode, visit: *visit, fence };
+        keeper.observer.note(about, || keeper.clock.now(), what);
+    }
+}
+
+impl Drop for Acquisition<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.gave_up("cancelled");
+        }
+    }
+}
+
+/// Why an acquisition failed, in a word.
+fn why(error: &Error) -> &'static str {
+    match error {
+        Error::Held { .. } => "held",
+        Error::Timeout { .. } | Error::RetriesExhausted { .. } => "timeout",
+        Error::Closed => "closed",
+        _ => "failed",
+    }
+}

@@ -1,0 +1,297 @@
+//! Reading the past: what the journal has of these locks and of everybody else's.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::{
+    Entry, EntryId, Fault, Holder, How, Journal, JournalPage, Key, Mode, Note, Outcome, Streaming,
+    Target, What,
+};
+use futures_util::stream;
+
+use crate::keeper::{Keeper, LATE_MAX};
+use crate::observe::Event;
+use crate::visits::Visit;
+use crate::{Error, Locks};
+
+/// How long a look at the past waits for what these locks have yet to write.
+const OWN_NOTES_MAX: Duration = Duration::from_secs(1);
+
+/// How often a feed looks for more.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a feed pauses after a fault.
+const FAULT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many entries a feed reads at once.
+const FEED_PAGE: usize = 500;
+
+/// How many entries a visit has, for most of them: queued, granted, at risk, ended.
+const ENTRIES_PER_VISIT: usize = 4;
+
+/// Where a feed begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Since {
+    /// With the oldest entry that is kept.
+    Start,
+    /// With what happens after the feed was first polled.
+    Now,
+    /// After this entry: for those who come back.
+    After(EntryId),
+}
+
+/// What a feed brings.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum News {
+    /// Something happened.
+    Entry(Entry),
+    /// Some entries may be missing here: they were dropped before they could be read.
+    Missed,
+    /// The journal cannot be read at the moment. The feed goes on when it can.
+    Unreachable(Fault),
+}
+
+impl Locks {
+    /// The last visits to a key, newest first: who waited and held, for how long, and how it ended.
+    /// Whoever writes the [journal](crate::Options::journal) is in it, in this process or another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if there is no journal, [`Error::Invalid`] for a bad key,
+    /// [`Error::Backend`] if it cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Locks, Retention, VisitState};
+    ///
+    /// let locks = Locks::memory().configure(|o| o.owner("ci-7").journal(Retention::default()))?;
+    /// locks.mutex("deploy")?.lock().await?.release().await?;
+    ///
+    /// let past = locks.history("deploy", 10).await?;
+    /// assert_eq!(past[0].owner.as_str(), "ci-7");
+    /// assert_eq!(past[0].state, VisitState::Released);
+    /// # Ok(()) }
+    /// ```
+    pub async fn history<K>(&self, key: K, limit: usize) -> Result<Vec<Visit>, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let key = key.try_into()?;
+        let journal = self.journal()?;
+        self.keeper.flush(OWN_NOTES_MAX).await;
+        let entries = limit.saturating_mul(ENTRIES_PER_VISIT).saturating_add(ENTRIES_PER_VISIT);
+        let past = journal.past(&key, entries).await.map_err(Error::from_fault)?;
+        let mut visits = Visit::fold(past.iter().rev());
+        // What the store says now is truer than the lack of an entry.
+        if let Ok(now) = self.keeper.backend.inspect(&key).await {
+            Visit::settle(&mut visits, &now);
+        }
+        visits.reverse();
+        visits.truncate(limit);
+        Ok(visits)
+    }
+
+    /// Entries of the journal as they are, oldest first: those after an entry, or from the oldest
+    /// on. At most `limit` of them, and never more than
+    /// [`JOURNAL_PAGE_MAX`](crate::JOURNAL_PAGE_MAX).
+    ///
+    /// # Errors
+    ///
+    /// As [`history`](Self::history).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Locks, Retention};
+    ///
+    /// let locks = Locks::memory().configure(|o| o.journal(Retention::default()))?;
+    /// locks.mutex("deploy")?.lock().await?.release().await?;
+    ///
+    /// let first = locks.journal_page(None, 1).await?.entries.remove(0);
+    /// assert_eq!(first.note.what.name(), "granted");
+    /// let rest = locks.journal_page(Some(&first.id), 100).await?;
+    /// assert_eq!(rest.entries[0].note.what.name(), "released");
+    /// # Ok(()) }
+    /// ```
+    pub async fn journal_page(
+        &self,
+        after: Option<&EntryId>,
+        limit: usize,
+    ) -> Result<JournalPage, Error> {
+        let journal = self.journal()?;
+        self.keeper.flush(OWN_NOTES_MAX).await;
+        journal.page(after, limit).await.map_err(Error::from_fault)
+    }
+
+    /// What happens to all locks of the store whose users write the journal, as a stream that can
+    /// be taken up again after any of its entries. It looks for more a few times a second, and ends
+    /// when these locks are [closed](Self::close).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if there is no journal.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Locks, News, Retention, Since};
+    /// use futures_util::StreamExt;
+    ///
+    /// let locks = Locks::memory().configure(|o| o.journal(Retention::default()))?;
+    /// let mut feed = locks.feed(Since::Start)?;
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// let Some(News::Entry(entry)) = feed.next().await else { panic!("no news") };
+    /// assert_eq!(entry.note.fence, Some(guard.fence()));
+    /// # Ok(()) }
+    /// ```
+    pub fn feed(&self, since: Since) -> Result<Streaming<'static, News>, Error> {
+        let (journal, keeper) = (Arc::clone(self.journal()?), Arc::clone(&self.keeper));
+        let ready = VecDeque::new();
+        let feed = Feed { journal, keeper, since, ready, pause: None };
+        Ok(Box::pin(stream::unfold(feed, |mut feed| async move {
+            let news = feed.next().await?;
+            Some((news, feed))
+        })))
+    }
+
+    /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
+    /// told by push ([`Reason::Broken`](crate::Reason::Broken)), or finds the hold gone at its next
+    /// renewal ([`Reason::Gone`](crate::Reason::Gone)), but cannot be stopped: make sure that it no
+    /// longer works, or that the resource checks fences.
+    ///
+    /// With [`Options::journal`](crate::Options::journal) it is noted down who did it and why: the
+    /// `owner` and the `reason` of these locks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] if nobody holds the key under this fence any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the hold broken or not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// locks.break_hold("deploy", guard.fence()).await?;
+    /// assert_eq!(guard.lost().await, distlock::Reason::Broken);
+    /// # Ok(()) }
+    /// ```
+    pub async fn break_hold<K>(&self, key: K, fence: u64) -> Result<(), Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let key = key.try_into()?;
+        // Afterwards nobody can tell any more who held it.
+        let held = self.holder_to_note(&key, fence).await;
+        let target = Target::Fence { key: key.clone(), fence };
+        let how = How { bury: LATE_MAX, ..How::default() };
+        let outcome = self.keeper.backend.release(&target, how).await;
+        match outcome.map_err(Error::from_fault)? {
+            Outcome::WasHeld => {}
+            _ => return Err(Error::NotHeld { key }),
+        }
+        self.keeper.observer.emit(|| Event::Broken { key: key.clone(), fence });
+        if let Some(held) = held {
+            self.note_break(&key, held).await;
+        }
+        Ok(())
+    }
+
+    fn journal(&self) -> Result<&Arc<dyn Journal>, Error> {
+        self.keeper.observer.scribe.journal().ok_or(Error::Unsupported { what: "a journal" })
+    }
+
+    /// Whoever holds under this fence, if a break is to be noted down.
+    async fn holder_to_note(&self, key: &Key, fence: u64) -> Option<Holder> {
+        self.settings.journal?;
+        let seen = self.keeper.backend.inspect(key).await.ok()?;
+        seen.holders.into_iter().find(|holder| holder.fence == fence)
+    }
+
+    async fn note_break(&self, key: &Key, held: Holder) {
+        let Some(retention) = self.settings.journal else { return };
+        let (by, why) = (self.settings.owner.clone(), self.settings.reason.clone());
+        let note = Note {
+            key: key.clone(),
+            owner: held.owner,
+            reason: held.reason,
+            mode: if held.exclusive { Mode::Exclusive } else { Mode::Shared },
+            fence: Some(held.fence),
+            visit: None,
+            what: What::Broken { by, why },
+        };
+        self.keeper.observer.scribe.note(note, self.keeper.clock.now(), retention);
+        self.keeper.flush(OWN_NOTES_MAX).await;
+    }
+}
+
+/// A reader of the journal that never ends by itself.
+struct Feed {
+    journal: Arc<dyn Journal>,
+    keeper: Arc<Keeper>,
+    since: Since,
+    ready: VecDeque<News>,
+    /// How long to wait before the next look.
+    pause: Option<Duration>,
+}
+
+impl Feed {
+    async fn next(&mut self) -> Option<News> {
+        let keeper = Arc::clone(&self.keeper);
+        loop {
+            if let Some(news) = self.ready.pop_front() {
+                return Some(news);
+            }
+            let pause = self.pause.take();
+            let looked = async {
+                if let Some(pause) = pause {
+                    tokio::time::sleep(pause).await;
+                }
+                self.look().await
+            };
+            let looked = tokio::select! {
+                looked = looked => looked,
+                () = keeper.until_closed() => return None,
+            };
+            if let Err(fault) = looked {
+                self.pause = Some(FAULT_PAUSE);
+                return Some(News::Unreachable(fault));
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), Fault> {
+        if self.since == Since::Now {
+            self.since = self.journal.last().await?.map_or(Since::Start, Since::After);
+        }
+        let after = match &self.since {
+            Since::After(id) => Some(id),
+            Since::Start | Since::Now => None,
+        };
+        let page = self.journal.page(after, FEED_PAGE).await?;
+        if page.entries.len() < FEED_PAGE {
+            self.pause = Some(LOOK_EVERY);
+        }
+        if let Some(last) = page.entries.last() {
+            if page.missed {
+                self.ready.push_back(News::Missed);
+            }
+            self.since = Since::After(last.id.clone());
+        }
+        self.ready.extend(page.entries.into_iter().map(News::Entry));
+        Ok(())
+    }
+}

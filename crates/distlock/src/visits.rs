@@ -1,0 +1,240 @@
+//! What the entries of a journal amount to: who waited and held, how long, and how it ended.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use distlock_core::{Entry, Key, Label, Mode, Note, Snapshot, VisitId, What};
+
+/// One acquisition from the first wait to the end of the hold, as far as the journal tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Visit {
+    /// The key.
+    pub key: Key,
+    /// Who.
+    pub owner: Label,
+    /// What for.
+    pub reason: Option<Label>,
+    /// How it held, or wanted to.
+    pub mode: Mode,
+    /// The fencing token, if it was granted.
+    pub fence: Option<u64>,
+    /// When it began to wait, or was granted without waiting; milliseconds since 1970.
+    pub began_at_ms: u64,
+    /// When it was granted, if it was.
+    pub granted_at_ms: Option<u64>,
+    /// When it ended, if that is known.
+    pub ended_at_ms: Option<u64>,
+    /// How long it waited, as far as is known.
+    pub waited: Option<Duration>,
+    /// How long it held, once that has ended.
+    pub held: Option<Duration>,
+    /// A renewal failed while it held.
+    pub at_risk: bool,
+    /// Where it stands, or how it ended.
+    pub state: VisitState,
+}
+
+/// Where a [`Visit`] stands, or how it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VisitState {
+    /// It waits.
+    Waiting,
+    /// It holds.
+    Held,
+    /// It ended as it should.
+    Released,
+    /// The hold was lost; why, in a word.
+    Lost(Label),
+    /// An operator took it away.
+    Broken {
+        /// Who did.
+        by: Label,
+        /// Why.
+        why: Option<Label>,
+    },
+    /// The wait ended without the lock; why, in a word.
+    GaveUp(Label),
+    /// It is over, and nobody told how: the program ended, or let the lease run out.
+    Vanished,
+}
+
+impl VisitState {
+    /// The state in a word: `waiting`, `held`, `released`, `lost`, `broken`, `gave-up`, `vanished`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Released => "released",
+            Self::Lost(_) => "lost",
+            Self::Broken { .. } => "broken",
+            Self::GaveUp(_) => "gave-up",
+            Self::Vanished => "vanished",
+        }
+    }
+
+    /// True if it neither waits nor holds.
+    pub fn is_over(&self) -> bool {
+        !matches!(self, Self::Waiting | Self::Held)
+    }
+}
+
+impl Visit {
+    /// Puts entries together, of any number of keys and oldest first. The visits come out in the
+    /// order in which they began, oldest first. An entry that is there twice counts once.
+    pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Self> {
+        let mut book = Book::default();
+        entries.into_iter().for_each(|entry| book.add(entry));
+        book.close_superseded();
+        let mut visits = book.visits;
+        visits.sort_by_key(|visit| visit.began_at_ms);
+        visits
+    }
+
+    /// Corrects visits of one key by what the store says of it now: whoever seems to wait or hold
+    /// and does not has vanished.
+    pub(crate) fn settle(visits: &mut [Self], now: &Snapshot) {
+        let all_shown = now.holders_total == now.holders.len() as u64;
+        for visit in visits {
+            let gone = match visit.state {
+                VisitState::Held => {
+                    let holds = now.holders.iter().any(|h| Some(h.fence) == visit.fence);
+                    all_shown && !holds
+                }
+                VisitState::Waiting => now.waiters_total == 0,
+                _ => false,
+            };
+            if gone {
+                visit.state = VisitState::Vanished;
+            }
+        }
+    }
+
+    fn new(entry: &Entry) -> Self {
+        let Note { key, owner, reason, mode, fence, .. } = entry.note.clone();
+        Self {
+            key,
+            owner,
+            reason,
+            mode,
+            fence,
+            began_at_ms: entry.at_ms,
+            granted_at_ms: None,
+            ended_at_ms: None,
+            waited: None,
+            held: None,
+            at_risk: false,
+            state: if fence.is_some() { VisitState::Held } else { VisitState::Waiting },
+        }
+    }
+
+    fn learn(&mut self, entry: &Entry) {
+        self.fence = self.fence.or(entry.note.fence);
+        match &entry.note.what {
+            What::Queued { .. } => {}
+            What::GaveUp { waited, why } => {
+                self.waited = Some(*waited);
+                self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
+                self.end(entry.at_ms, None, VisitState::GaveUp(why.clone()));
+            }
+            What::Granted { waited } => {
+                self.waited = Some(*waited);
+                self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
+                self.granted_at_ms.get_or_insert(entry.at_ms);
+                if !self.state.is_over() {
+                    self.state = VisitState::Held;
+                }
+            }
+            What::AtRisk { .. } => self.at_risk = true,
+            What::Released { held } => self.end(entry.at_ms, *held, VisitState::Released),
+            What::Lost { held, why } => {
+                self.end(entry.at_ms, *held, VisitState::Lost(why.clone()));
+            }
+            What::Broken { by, why } => {
+                let (by, why) = (by.clone(), why.clone());
+                // The holder may have told of its loss before the operator told why.
+                if matches!(self.state, VisitState::Lost(_)) {
+                    self.state = VisitState::Broken { by, why };
+                } else {
+                    self.end(entry.at_ms, None, VisitState::Broken { by, why });
+                }
+            }
+            // What a later version has to tell.
+            _ => {}
+        }
+    }
+
+    /// The first end counts.
+    fn end(&mut self, at_ms: u64, held: Option<Duration>, state: VisitState) {
+        if self.state.is_over() {
+            self.held = self.held.or(held);
+            return;
+        }
+        if let Some(held) = held {
+            self.granted_at_ms.get_or_insert(before(at_ms, held));
+            self.began_at_ms = self.began_at_ms.min(before(at_ms, held));
+        }
+        let since = |granted: u64| Duration::from_millis(at_ms.saturating_sub(granted));
+        self.held = held.or(self.granted_at_ms.map(since));
+        self.ended_at_ms = Some(at_ms);
+        self.state = state;
+    }
+}
+
+/// Visits and how to find them.
+#[derive(Default)]
+struct Book {
+    visits: Vec<Visit>,
+    by_id: HashMap<VisitId, usize>,
+    by_fence: HashMap<(Key, u64), usize>,
+}
+
+impl Book {
+    fn add(&mut self, entry: &Entry) {
+        let note = &entry.note;
+        let by_id = note.visit.and_then(|id| self.by_id.get(&id));
+        // Somebody else may end a hold than the one who got it: an operator, another process. A
+        // grant is always the beginning of a visit of its own: a sharer can have the same fence.
+        let ends = !matches!(note.what, What::Granted { .. });
+        let by_fence = || {
+            let fence = note.fence.filter(|_| ends)?;
+            self.by_fence.get(&(note.key.clone(), fence))
+        };
+        let at = by_id.or_else(by_fence).copied().unwrap_or_else(|| {
+            self.visits.push(Visit::new(entry));
+            self.visits.len() - 1
+        });
+        if let Some(id) = note.visit {
+            self.by_id.entry(id).or_insert(at);
+        }
+        if let Some(fence) = note.fence {
+            self.by_fence.insert((note.key.clone(), fence), at);
+        }
+        self.visits[at].learn(entry);
+    }
+
+    /// Nobody holds any more once somebody has got what excludes it.
+    fn close_superseded(&mut self) {
+        let mut latest: HashMap<Key, (u64, u64)> = HashMap::new();
+        for visit in &self.visits {
+            let Some(fence) = visit.fence else { continue };
+            let (any, exclusive) = latest.entry(visit.key.clone()).or_default();
+            *any = fence.max(*any);
+            if visit.mode == Mode::Exclusive {
+                *exclusive = fence.max(*exclusive);
+            }
+        }
+        for visit in self.visits.iter_mut().filter(|visit| visit.state == VisitState::Held) {
+            let Some((any, exclusive)) = latest.get(&visit.key) else { continue };
+            let newer = if visit.mode == Mode::Exclusive { any } else { exclusive };
+            if visit.fence.is_some_and(|fence| fence < *newer) {
+                visit.state = VisitState::Vanished;
+            }
+        }
+    }
+}
+
+fn before(at_ms: u64, span: Duration) -> u64 {
+    at_ms.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
