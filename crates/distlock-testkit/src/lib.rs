@@ -2,6 +2,7 @@
 //!
 //! - [`mod@conformance`]: one async fn per promise of the [`Backend`](distlock_core::Backend)
 //!   contract, and a macro that turns them into one test each.
+//! - [`journal`]: the same for the [`Journal`](distlock_core::Journal) contract.
 //! - [`Scripted`] answers what a test tells it to; [`Faulty`] loses, delays and repeats messages.
 //! - [`history`]: records what clients saw and checks exclusion, order and fences.
 //! - [`differ`]: random operations, a backend against the law.
@@ -11,6 +12,7 @@ pub mod conformance;
 pub mod differ;
 mod faulty;
 pub mod history;
+pub mod journal;
 mod rng;
 mod scripted;
 pub mod servers;

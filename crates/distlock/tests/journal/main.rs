@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod stores;
 mod support;
 mod telling;
+mod trouble;
 mod visits;

@@ -4,12 +4,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending, Retention,
+    Entry, EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending,
+    Retention,
 };
 use redis::Cmd;
 
 use super::script::JOURNAL;
 use super::{Inner, Redis};
+
+/// What a read that fails could not do.
+const READ: &str = "read the journal";
 
 /// How many entries one command reads. The server does nothing else meanwhile.
 const READ_MAX: usize = 500;
@@ -40,14 +44,14 @@ impl Journal for Redis {
         Box::pin(async move {
             let limit = limit.min(JOURNAL_PAGE_MAX);
             let mut page = JournalPage::default();
-            let mut from = after.map_or_else(|| "-".to_owned(), ToString::to_string);
+            let mut from = after.map_or_else(|| Ok("-".to_owned()), checked)?;
             while page.entries.len() < limit {
                 // Read from the last one on, itself included: if it is not there, it was dropped.
                 let (known, first) = (from != "-", page.entries.is_empty());
                 let count = (limit - page.entries.len()).min(READ_MAX) + usize::from(known);
                 let rows = self.inner.rows("XRANGE", &from, "+", count).await?;
                 let found = rows.len();
-                let old = known && rows.first().is_some_and(|(id, _)| same(id, &from));
+                let old = known && rows.first().is_some_and(|(id, _)| *id == from);
                 page.missed |= known && first && !old;
                 if let Some((id, _)) = rows.last() {
                     from.clone_from(id);
@@ -100,11 +104,10 @@ impl Inner {
         to: &str,
         count: usize,
     ) -> Result<Vec<Row>, Fault> {
-        const ACTION: &str = "read the journal";
         let mut cmd: Cmd = redis::cmd(verb);
         cmd.arg(self.namespace.journal()).arg(from).arg(to).arg("COUNT").arg(count);
-        let answer = self.link.run(ACTION, &cmd).await?;
-        redis::from_redis_value(answer).map_err(|error| Fault::permanent(ACTION, error))
+        let answer = self.link.run(READ, &cmd).await?;
+        redis::from_redis_value(answer).map_err(|error| Fault::permanent(READ, error))
     }
 }
 
@@ -116,9 +119,16 @@ fn entry((id, words): Row) -> Option<Entry> {
     Some(Entry { id: EntryId::new(id).ok()?, at_ms: fields.get("at")?.parse().ok()?, note })
 }
 
-/// True if two ids are the same, with or without the sequence.
-fn same(a: &str, b: &str) -> bool {
-    a == b || a.strip_suffix("-0").is_some_and(|a| a == b)
+/// An id of a stream: milliseconds and a number. Anything else the server might take for the start
+/// or the end.
+fn checked(id: &EntryId) -> Result<String, Fault> {
+    let parts = id.as_str().split_once('-');
+    let sound = |part: &str| part.parse::<u64>().is_ok_and(|number| number.to_string() == part);
+    if parts.is_some_and(|(ms, number)| sound(ms) && sound(number)) {
+        return Ok(id.to_string());
+    }
+    let why = Invalid::new("entry id", id, "must be one that this journal gave out");
+    Err(Fault::permanent(READ, why))
 }
 
 fn millis(span: Duration) -> String {

@@ -1,0 +1,90 @@
+//! Every store that keeps a journal proves it with the kit, and tells the same story.
+
+use distlock::backends::{Memory, Redis};
+use distlock::{End, Locks, News, Since, VisitState};
+use distlock_testkit::journal::conformance;
+use distlock_testkit::servers::{RedisCluster, RedisServer};
+use futures_util::StreamExt;
+
+use crate::support::*;
+
+async fn redis(url: &str) {
+    let [a, b] = [(); 2].map(|()| Redis::open(url).unwrap());
+    conformance(&a, &b).await;
+}
+
+#[tokio::test]
+async fn memory_keeps_the_promises_of_a_journal() {
+    let store = Memory::new();
+    conformance(&store, &store.client()).await;
+}
+
+#[tokio::test]
+async fn redis_keeps_the_promises_of_a_journal() {
+    let server = RedisServer::start();
+    redis(&server.url()).await;
+}
+
+#[tokio::test]
+async fn redis_with_bare_keys_keeps_the_promises_of_a_journal() {
+    let server = RedisServer::start();
+    redis(&format!("{}?namespace=", server.url())).await;
+    let keys = server.command(&["KEYS", "*"]);
+    assert!(keys.contains("distlock-side:journal"), "under the reserved prefix: {keys}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_keeps_the_promises_of_a_journal_and_tells_the_story() {
+    let cluster = RedisCluster::start();
+    redis(&cluster.url()).await;
+    two_processes_tell_one_story(&format!("{}?namespace=story", cluster.url())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_redis_two_processes_tell_one_story() {
+    let server = RedisServer::start();
+    two_processes_tell_one_story(&server.url()).await;
+    let entries = server.command(&["XLEN", "distlock:journal"]);
+    assert_eq!(entries.trim(), ":5");
+    let ttl = server.command(&["PTTL", "distlock:journal"]);
+    let ttl: u64 = ttl.trim_start_matches(':').trim().parse().unwrap();
+    assert!(ttl > 6 * 86_400_000 && ttl <= 7 * 86_400_000, "gone when nobody writes: {ttl}");
+}
+
+/// Two clients hand a lock over; a third, who writes nothing, reads about it.
+async fn two_processes_tell_one_story(url: &str) {
+    let connect = |owner| writing(&Locks::connect(url).unwrap(), owner);
+    let (a, b, reader) = (connect("a"), connect("b"), Locks::connect(url).unwrap());
+    let mut feed = reader.feed(Since::Now).unwrap();
+    // A feed from now on begins with its first look.
+    assert!(tokio::time::timeout(ms(100), feed.next()).await.is_err());
+    let guard = a.mutex("hand-over").unwrap().lock().await.unwrap();
+    let next = tokio::spawn({
+        let mutex = b.mutex("hand-over").unwrap();
+        async move { mutex.lock().await.unwrap() }
+    });
+    until_waiting(&reader, "hand-over", 1).await;
+    assert_eq!(guard.release().await.unwrap(), End::Released);
+    let guard = next.await.unwrap();
+    let fence = guard.fence();
+    assert_eq!(guard.release().await.unwrap(), End::Released);
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+    let visits = reader.history("hand-over", 10).await.unwrap();
+    assert_eq!(visits.len(), 2, "{visits:?}");
+    assert_eq!((visits[0].owner.as_str(), visits[0].fence), ("b", Some(fence)), "newest first");
+    assert!(visits.iter().all(|visit| visit.state == VisitState::Released), "{visits:?}");
+    let (first, second) = (of(&visits, "a"), of(&visits, "b"));
+    assert!(second.waited.unwrap() > ms(0));
+    // Times are the store's, good to a round trip, so nobody seems to hold at once.
+    assert!(second.granted_at_ms.unwrap() + 1000 >= first.ended_at_ms.unwrap(), "{visits:?}");
+    let mut heard = Vec::new();
+    while heard.len() < 5 {
+        match feed.next().await.unwrap() {
+            News::Entry(entry) => heard.push(words(&entry.note)),
+            other => panic!("{other:?}"),
+        }
+    }
+    heard.sort();
+    assert_eq!(heard, ["a granted", "a released", "b granted", "b queued", "b released"]);
+}
