@@ -8,6 +8,7 @@ mod held;
 mod launch;
 mod out;
 mod plan;
+mod progress;
 mod report;
 mod session;
 mod signals;

@@ -23,6 +23,7 @@ pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) owner: String,
     pub(crate) options: Options,
+    pub(crate) max_wait: Option<Duration>,
     pub(crate) conflict_code: u8,
     pub(crate) command: Vec<OsString>,
     pub(crate) jitter: Duration,
@@ -66,6 +67,7 @@ impl Plan {
             kind: kind(&asking),
             owner: owner(&asking),
             options,
+            max_wait: asking.max_wait(),
             conflict_code: asking.conflict_exit_code.unwrap_or(exit::NOT_ACQUIRED),
             command: args.work.command,
             jitter: args.jitter,
@@ -179,10 +181,10 @@ mod tests {
     #[test]
     fn flags_go_before_the_preset() {
         let cron = plan("--preset cron k true").unwrap();
-        assert_eq!(cron.conflict_code, 0);
+        assert_eq!((cron.max_wait, cron.conflict_code), (Some(Duration::ZERO), 0));
         assert!(cron.talking.quiet);
         let own = plan("--preset cron -w 5s -E 9 -v k true").unwrap();
-        assert_eq!(own.conflict_code, 9);
+        assert_eq!((own.max_wait, own.conflict_code), (Some(Duration::from_secs(5)), 9));
         assert!(!own.talking.quiet);
     }
 

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use distlock::Clock;
 use distlock::clock::BootClock;
+use distlock::{Clock, Event, Locks};
+use serde_json::json;
 
 use crate::cmd::run::IfDown;
 use crate::exit::{self, Failure};
-use crate::out;
 use crate::plan::Plan;
+use crate::progress::{Told, Voice};
 use crate::report::{Report, Summary, millis};
 use crate::signals::Signals;
 use crate::supervise::{Done, Run};
 use crate::take::{self, Refused};
+use crate::{out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
 pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
@@ -36,27 +38,63 @@ async fn attempt(
     signals: &mut Signals,
     summary: &mut Summary<'_>,
 ) -> Result<Done, Refused> {
-    let started = BootClock.now();
+    let (voice, started) = (Voice::new(&plan.talking), BootClock.now());
+    let told = Told { plan, voice };
     wait_at_random(plan.jitter, signals).await?;
     let locks = plan.locks()?;
-    let taken = take::take(plan, &locks, signals).await;
+    warn_of_risk(&locks, told);
+    let taken = take::take(plan, &locks, signals, voice).await;
     summary.waited_ms = millis(BootClock.now().since(started));
     let held = match taken {
         Ok(held) => Some(held),
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
             let why = refused.into_failure();
-            out::say(format_args!("WARNING: {}", why.message().unwrap_or_default()));
-            out::say(format_args!("WARNING: running WITHOUT the lock {:?}", plan.key));
+            let why = why.message().unwrap_or("the backend is out of reach");
+            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.key);
+            told.banner("unlocked", &words, json!({}));
             None
         }
         Err(refused) => return Err(refused),
     };
-    summary.fence = held.as_ref().map(|held| held.fence());
-    let done = Run::start(plan, held, signals).await?.finish().await?;
+    if let Some(held) = &held {
+        summary.fence = Some(held.fence());
+        let words = format!(
+            "acquired {}, fence {}, waited {}",
+            plan.key,
+            held.fence(),
+            span::show(held.waited())
+        );
+        told.note(
+            "acquired",
+            &words,
+            json!({ "fence": held.fence(), "waitedMs": summary.waited_ms }),
+        );
+    }
+    let done = Run::start(told, held, signals).await?.finish().await?;
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;
+    let words = format!("released {} after {}", plan.key, span::show(done.held));
+    told.note("ended", &words, json!({ "outcome": done.outcome, "heldMs": summary.held_ms }));
     Ok(done)
+}
+
+/// Says when a renewal fails: there is still time to mend what is broken.
+fn warn_of_risk(locks: &Locks, told: Told<'_>) {
+    let voice = if told.plan.talking.quiet { Voice::Silent } else { told.voice };
+    locks.on_event(move |event| {
+        if let Event::AtRisk { key, remaining, .. } = event {
+            let left = span::show(*remaining);
+            match voice {
+                Voice::Silent => {}
+                Voice::Json => progress::event(
+                    "atRisk",
+                    &json!({ "key": key.as_str(), "remainingMs": millis(*remaining) }),
+                ),
+                _ => out::say(format_args!("could not renew {key}: {left} of the lease are left")),
+            }
+        }
+    });
 }
 
 /// A random delay, so that a fleet with one crontab does not come all at once.

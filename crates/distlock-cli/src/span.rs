@@ -64,6 +64,22 @@ pub(crate) fn show(span: Duration) -> String {
     shown
 }
 
+/// Writes a duration for people who do not care for less than a second.
+pub(crate) fn show_seconds(span: Duration) -> String {
+    show(Duration::from_secs(span.as_secs()))
+}
+
+/// Writes a duration as a clock does: `0:37`, `1:02:05`.
+pub(crate) fn clock(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,16 +113,17 @@ mod tests {
 
     #[test]
     fn durations_are_shown_short() {
-        for (millis, shown) in [
-            (0, "0s"),
-            (850, "850ms"),
-            (1_999, "1s"),
-            (192_000, "3m12s"),
-            (3_600_000, "1h"),
-            (3_725_000, "1h2m"),
-            (90_000_000, "1d1h"),
+        for (millis, shown, clocked) in [
+            (0, "0s", "0:00"),
+            (850, "850ms", "0:00"),
+            (1_999, "1s", "0:01"),
+            (192_000, "3m12s", "3:12"),
+            (3_600_000, "1h", "1:00:00"),
+            (3_725_000, "1h2m", "1:02:05"),
+            (90_000_000, "1d1h", "25:00:00"),
         ] {
-            assert_eq!(show(Duration::from_millis(millis)), shown);
+            let span = Duration::from_millis(millis);
+            assert_eq!((show(span).as_str(), clock(span).as_str()), (shown, clocked));
         }
     }
 }

@@ -5,17 +5,19 @@ use std::time::Duration;
 use distlock::clock::BootClock;
 use distlock::{Clock, End, Moment};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::child::{Child, Ended};
 use crate::cmd::run::OnLost;
 use crate::exit::{self, Failure};
 use crate::held::{HELD, Holds, REENTRY};
 use crate::plan::Plan;
+use crate::progress::Told;
 use crate::report::Outcome;
 use crate::signals::Signals;
+use crate::span;
 use crate::stop::{Act, Stop, Why};
 use crate::take::Held;
-use crate::{out, span};
 
 /// Signals closer together than this are one, sent by two hands: a shell signals the whole job,
 /// and whoever runs us passes it on once more.
@@ -30,13 +32,14 @@ const LATE_RELEASE_MAX: Duration = Duration::from_secs(1);
 /// A command that runs under a lock, or without one if the backend was out of reach.
 pub(crate) struct Run<'a> {
     plan: &'a Plan,
+    told: Told<'a>,
     held: Option<Held>,
     child: Child,
     signals: &'a mut Signals,
     stop: Stop,
     started: Moment,
     /// When a signal to stop was passed on last.
-    told: Option<Moment>,
+    asked: Option<Moment>,
 }
 
 /// How a command went.
@@ -51,14 +54,14 @@ pub(crate) struct Done {
 impl<'a> Run<'a> {
     /// Starts the command.
     pub(crate) async fn start(
-        plan: &'a Plan,
+        told: Told<'a>,
         held: Option<Held>,
         signals: &'a mut Signals,
     ) -> Result<Self, Failure> {
-        let started = BootClock.now();
+        let (plan, started) = (told.plan, BootClock.now());
         let stop = Stop::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
         match Child::start(&plan.command, &environment(plan, held.as_ref())) {
-            Ok(child) => Ok(Self { plan, held, child, signals, stop, started, told: None }),
+            Ok(child) => Ok(Self { plan, told, held, child, signals, stop, started, asked: None }),
             Err(failure) => {
                 if let Some(held) = held {
                     // Nothing has run under it.
@@ -121,27 +124,28 @@ impl<'a> Run<'a> {
                     self.child.signal_all(Signal::KILL);
                     self.announce(why, "SIGKILL");
                 }
-                Act::Warn => out::say(format_args!(
-                    "LOST {}: {}; the command goes on without it",
-                    self.plan.key,
-                    self.loss()
-                )),
+                Act::Warn => {
+                    let loss = self.loss();
+                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.key);
+                    self.told.banner("lost", &words, json!({ "reason": loss }));
+                }
             }
         }
     }
 
     /// The banner that nothing suppresses.
     fn announce(&self, why: Why, how: &str) {
-        let (key, pid) = (&self.plan.key, self.child.pid());
+        let (key, pid, loss) = (&self.plan.key, self.child.pid(), self.loss());
+        let stopping = format!("stopping the command (process {pid}): {how}");
         match why {
-            Why::Lost => out::say(format_args!(
-                "LOST {key}: {}; stopping the command (process {pid}): {how}",
-                self.loss()
-            )),
-            Why::MaxHold => out::say(format_args!(
-                "{key} was held as long as --max-hold allows; \
-                 stopping the command (process {pid}): {how}"
-            )),
+            Why::Lost => {
+                let words = format!("LOST {key}: {loss}; {stopping}");
+                self.told.banner("lost", &words, json!({ "reason": loss }));
+            }
+            Why::MaxHold => {
+                let words = format!("{key} was held as long as --max-hold allows; {stopping}");
+                self.told.banner("maxHold", &words, json!({}));
+            }
         }
     }
 
@@ -161,7 +165,7 @@ impl<'a> Run<'a> {
             return self.child.forward(signal);
         }
         let now = BootClock.now();
-        let since = self.told.map(|told| now.since(told));
+        let since = self.asked.map(|asked| now.since(asked));
         // The terminal has sent these to the command itself.
         let heard = self.child.hears_the_terminal()
             && matches!(signal, Signal::INT | Signal::QUIT | Signal::HUP);
@@ -173,7 +177,7 @@ impl<'a> Run<'a> {
             _ if heard => {}
             _ => self.child.forward(signal),
         }
-        self.told = Some(now);
+        self.asked = Some(now);
     }
 
     /// Releases the lock. True if it turns out that it was lost.
@@ -188,12 +192,14 @@ impl<'a> Run<'a> {
         match held.release().await {
             Ok(End::Lost(_)) if self.plan.on_lost == OnLost::Warn => false,
             Ok(End::Lost(reason)) => {
-                out::say(format_args!("LOST {key}: {reason}; the command had ended by then"));
+                let words = format!("LOST {key}: {reason}; the command had ended by then");
+                self.told.banner("lost", &words, json!({ "reason": reason.to_string() }));
                 true
             }
             Ok(_) => false,
             Err(error) => {
-                out::say(format_args!("could not {error}; the lock ends with its lease"));
+                let words = format!("could not {error}; the lock ends with its lease");
+                self.told.banner("releaseUncertain", &words, json!({}));
                 false
             }
         }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::exit::{self, Failure};
 use crate::held::Holds;
 use crate::plan::{Kind, Plan};
+use crate::progress::{Voice, Waiting};
 use crate::report::Outcome;
 use crate::signals::Signals;
 
@@ -100,12 +101,16 @@ pub(crate) async fn take(
     plan: &Plan,
     locks: &Locks,
     signals: &mut Signals,
+    voice: Voice,
 ) -> Result<Held, Refused> {
+    let mut waiting = Waiting::new(plan, locks, voice);
     let taken = tokio::select! {
         biased;
         signal = signals.stop() => Err(signal),
         taken = acquire(locks, &plan.key, plan.kind) => Ok(taken),
+        () = waiting.tell() => unreachable!("telling ends with the wait"),
     };
+    drop(waiting);
     match taken {
         Ok(Ok(held)) => Ok(held),
         Ok(Err(error)) => Err(refused(plan, error)),

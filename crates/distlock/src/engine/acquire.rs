@@ -317,6 +317,7 @@ impl<'a> Attempts<'a> {
             return Ok(None);
         };
         let Busy { ahead, retry_after, .. } = busy;
+        self.keeper.observer.emit(|| Event::Waiting { key: self.key(), ahead });
         self.wait_for_turn(Standing { ticket, ahead, retry_after }, sent_at).await
     }
 

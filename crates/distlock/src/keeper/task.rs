@@ -13,6 +13,7 @@ use tokio::runtime::Id;
 
 use super::plan::{Asked, Plan};
 use super::{Keeper, RELEASE_MAX};
+use crate::observe::Event;
 use crate::sync::lock;
 
 /// How many held claims go into one call. A store that runs it as one script is blocked for it.
@@ -124,6 +125,10 @@ async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Aske
     let report = |index: usize, answer: Result<Standing, Fault>| {
         let Some(renewal) = renewals.get(index) else { return };
         let now = keeper.clock.now();
+        if let (Asked::Place, Ok(Standing::Waiting(waiting))) = (asked, &answer) {
+            let (key, ahead) = (&renewal.claim.key, waiting.ahead);
+            keeper.observer.emit(|| Event::Waiting { key: key.clone(), ahead });
+        }
         let effects = keeper.table().answered(renewal.claim.id, asked, sent_at, now, answer);
         keeper.announce(effects);
         // The rest of the batch may take a while, and something may be due before that.

@@ -49,6 +49,13 @@ pub enum Event {
         /// How long it took.
         waited: Duration,
     },
+    /// A call waits in the queue. Comes again with every heartbeat.
+    Waiting {
+        /// The key.
+        key: Key,
+        /// How many wait ahead.
+        ahead: u64,
+    },
     /// A renewal was confirmed.
     Renewed {
         /// The key.

@@ -19,6 +19,18 @@ async fn a_push_under_the_right_ticket_grants_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_push_counts_only_with_the_full_ttl_where_that_is_asked_for() {
+    let (backend, locks) = stage_with(distlock::Options::full_ttl);
+    queue_up(&backend);
+    let locking = start_lock(&locks).await;
+    let id = last_id(&backend);
+    push(&backend, 7, 42);
+    let guard = locking.await.unwrap().unwrap();
+    assert_eq!((guard.remaining(), guard.attempts()), (VALID, 2));
+    assert_eq!(last_id(&backend), id, "asking again under the same claim extends the grant");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_push_under_another_ticket_or_id_is_ignored() {
     let (backend, locks) = stage();
     queue_up(&backend);

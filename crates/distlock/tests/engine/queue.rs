@@ -56,6 +56,22 @@ async fn those_behind_do_not_look_early() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_listens_hears_how_the_line_gets_shorter() {
+    let (backend, locks) = stage();
+    let seen = listen(&locks);
+    backend.on_acquire(queued(7));
+    backend.on_renew(waiting(7));
+    backend.on_renew(first(7, secs(9)));
+    let _guard = start_lock(&locks).await.await.unwrap().unwrap();
+    let ahead = |event: &Event| match event {
+        Event::Waiting { ahead, .. } => Some(*ahead),
+        _ => None,
+    };
+    let told: Vec<_> = seen.lock().unwrap().iter().filter_map(ahead).collect();
+    assert_eq!(told, [1, 1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_push_costs_one_heartbeat() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));

@@ -1,0 +1,200 @@
+//! What is said while somebody waits: never nothing, never too much, always on stderr.
+
+mod events;
+mod line;
+mod look;
+
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use distlock::{Event, Locks};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) use self::events::{Told, event};
+use self::look::Look;
+use crate::args::{Progress, Talking};
+use crate::plan::Plan;
+
+/// On a terminal nothing is drawn before this: most locks are free, and a flash disturbs.
+const QUIET_FIRST: Duration = Duration::from_millis(400);
+
+/// How often the line is redrawn.
+const REDRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the store is asked who holds.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long an answer may take before the line goes on without it.
+const LOOK_MAX: Duration = Duration::from_millis(900);
+
+/// When plain lines are written; then every five minutes.
+const PLAIN_AT: [u64; 6] = [0, 10, 30, 60, 120, 300];
+
+/// Nobody has told a position.
+const UNKNOWN: u64 = u64::MAX;
+
+/// How to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// One line, redrawn.
+    Redrawn,
+    /// A line now and then.
+    Plain,
+    /// JSON, one object per line.
+    Json,
+    /// Nothing.
+    Silent,
+}
+
+impl Voice {
+    /// The voice for these flags and this terminal.
+    pub(crate) fn new(talking: &Talking) -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        match talking.progress {
+            Progress::Json => Self::Json,
+            Progress::None => Self::Silent,
+            _ if talking.quiet => Self::Silent,
+            Progress::Auto if stderr().is_terminal() && !dumb => Self::Redrawn,
+            Progress::Auto | Progress::Plain => Self::Plain,
+        }
+    }
+}
+
+/// Tells about a wait until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    plan: &'a Plan,
+    locks: &'a Locks,
+    voice: Voice,
+    /// How many wait ahead, as far as is known.
+    ahead: Arc<AtomicU64>,
+    /// The store has said that we wait.
+    queued: Arc<Notify>,
+    /// Something stands in the line.
+    drawn: bool,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(plan: &'a Plan, locks: &'a Locks, voice: Voice) -> Self {
+        let (ahead, queued) = (Arc::new(AtomicU64::new(UNKNOWN)), Arc::new(Notify::new()));
+        if voice != Voice::Silent {
+            let heard = (Arc::clone(&ahead), Arc::clone(&queued));
+            locks.on_event(move |event| {
+                if let Event::Waiting { ahead, .. } = event {
+                    heard.0.store(*ahead, Ordering::Relaxed);
+                    heard.1.notify_one();
+                }
+            });
+        }
+        Self { plan, locks, voice, ahead, queued, drawn: false }
+    }
+
+    /// Tells, for as long as it is polled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the telling; dropping the value clears the line.
+    pub(crate) async fn tell(&mut self) {
+        match self.voice {
+            Voice::Silent => std::future::pending().await,
+            Voice::Redrawn => self.redraw().await,
+            Voice::Plain | Voice::Json => self.remark().await,
+        }
+    }
+
+    async fn redraw(&mut self) {
+        let started = Instant::now();
+        sleep(QUIET_FIRST).await;
+        loop {
+            let looked = Instant::now();
+            let look = self.look(started).await;
+            while looked.elapsed() < LOOK_EVERY {
+                let look = look.after(looked.elapsed());
+                self.draw(&line::redrawn(&look, spin(started), columns(), colours()));
+                sleep(REDRAW_EVERY).await;
+            }
+        }
+    }
+
+    async fn remark(&mut self) {
+        let started = Instant::now();
+        // At once, but not for a lock that is free: a store that says nothing for a while counts
+        // as one that keeps us waiting.
+        let _ = timeout(QUIET_FIRST, self.queued.notified()).await;
+        for at in moments() {
+            sleep((started + at).saturating_duration_since(Instant::now())).await;
+            let look = self.look(started).await;
+            match self.voice {
+                Voice::Json => event("waiting", &look.event()),
+                _ => crate::out::say(line::plain(&look)),
+            }
+        }
+    }
+
+    /// Who holds, who waits, and where we are among them.
+    async fn look(&self, started: Instant) -> Look {
+        let seen = timeout(LOOK_MAX, self.locks.inspect(&self.plan.key)).await;
+        let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != UNKNOWN);
+        Look {
+            key: self.plan.key.to_string(),
+            seen: match seen {
+                Ok(Ok(snapshot)) => Ok(snapshot),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("the backend does not answer".into()),
+            },
+            ahead,
+            waited: started.elapsed(),
+            max_wait: self.plan.max_wait,
+        }
+    }
+
+    fn draw(&mut self, line: &str) {
+        self.drawn = true;
+        // Back to the first column, the line, and nothing behind it.
+        let _ = stderr().write_all(format!("\r{line}\x1b[K").as_bytes());
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.drawn {
+            let _ = stderr().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// When to write a plain line, counted from the first.
+fn moments() -> impl Iterator<Item = Duration> {
+    let later = (2..).map(|n| n * 300);
+    PLAIN_AT.into_iter().chain(later).map(Duration::from_secs)
+}
+
+/// Which picture of the spinner it is time for.
+fn spin(started: Instant) -> usize {
+    usize::try_from(started.elapsed().as_millis() / REDRAW_EVERY.as_millis()).unwrap_or(0)
+}
+
+/// How wide the terminal is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(stderr()).ok();
+    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// Whether colours are welcome on stderr.
+pub(crate) fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_get_rarer() {
+        let seconds: Vec<_> = moments().take(8).map(|moment| moment.as_secs()).collect();
+        assert_eq!(seconds, [0, 10, 30, 60, 120, 300, 600, 900]);
+    }
+}
