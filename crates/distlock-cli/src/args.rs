@@ -29,6 +29,8 @@ Examples:
 pub(crate) enum Command {
     /// Hold a key while a command runs
     Run(Box<cmd::run::Args>),
+    /// Stand by, run a command as the leader, stand again when leadership goes
+    Elect(Box<cmd::elect::Args>),
     /// Print completions for a shell
     Completions(cmd::completions::Args),
     /// Print the manual page
@@ -68,7 +70,18 @@ pub(crate) struct Asking {
     #[arg(short = 'N', long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: u32,
+}
 
+impl Asking {
+    /// How long to wait at most; none for ever.
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        if self.no_wait { Some(Duration::ZERO) } else { self.wait }
+    }
+}
+
+/// The lease and what others see of it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Leasing {
     /// How long the lease lasts without a renewal, and so how long a crash blocks others
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
@@ -84,13 +97,6 @@ pub(crate) struct Asking {
     /// What for, as shown to those who wait
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-}
-
-impl Asking {
-    /// How long to wait at most; none for ever.
-    pub(crate) fn max_wait(&self) -> Option<Duration> {
-        if self.no_wait { Some(Duration::ZERO) } else { self.wait }
-    }
 }
 
 /// How much to say on the way.

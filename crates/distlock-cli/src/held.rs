@@ -17,10 +17,10 @@ pub(crate) const REENTRY: &str = "DISTLOCK_REENTRY";
 /// Refuses to wait for oneself.
 pub(crate) fn check(plan: &Plan) -> Result<(), Failure> {
     let holds = Holds::around();
-    if plan.reentrant || !holds.keys.contains(&word(plan.key.as_str())) {
+    if plan.reentrant || !holds.keys.contains(&word(plan.want.key.as_str())) {
         return Ok(());
     }
-    let key = &plan.key;
+    let key = &plan.want.key;
     Err(Failure::new(
         USAGE,
         format!("{key:?} is already held by this command: --reentrant enters it again"),

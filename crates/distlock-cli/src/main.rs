@@ -17,6 +17,7 @@ mod stop;
 mod supervise;
 mod take;
 mod tree;
+mod want;
 
 use std::process;
 

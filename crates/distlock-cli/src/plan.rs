@@ -1,16 +1,17 @@
 //! What `run` and `elect` are to do, checked: the flags, the presets and what follows from them.
 
-use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use distlock::{Key, Locks, Options};
-
-use crate::args::{Asking, Talking};
-use crate::cmd::run::{Args, IfDown, OnLost, Preset};
-use crate::exit::{self, Failure};
+use crate::cmd::run::{IfDown, OnLost, Preset};
+use crate::cmd::{elect, run};
+use crate::exit::Failure;
 use crate::span;
+use crate::want::Want;
+
+/// How long a backend that is down delays a command that may run without it.
+const PATIENCE_UNLOCKED: Duration = Duration::from_secs(3);
 
 /// How long before the end of the lease the command must be dead: time to see it die.
 pub(crate) const MARGIN: Duration = Duration::from_millis(250);
@@ -18,13 +19,7 @@ pub(crate) const MARGIN: Duration = Duration::from_millis(250);
 /// What to do, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) url: String,
-    pub(crate) key: Key,
-    pub(crate) kind: Kind,
-    pub(crate) owner: String,
-    pub(crate) options: Options,
-    pub(crate) max_wait: Option<Duration>,
-    pub(crate) conflict_code: u8,
+    pub(crate) want: Want,
     pub(crate) command: Vec<OsString>,
     pub(crate) jitter: Duration,
     pub(crate) max_hold: Option<Duration>,
@@ -33,24 +28,12 @@ pub(crate) struct Plan {
     pub(crate) if_down: IfDown,
     pub(crate) reentrant: bool,
     pub(crate) report: Option<PathBuf>,
-    pub(crate) talking: Talking,
-}
-
-/// What to ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// All of it.
-    Exclusive,
-    /// With others that share.
-    Shared,
-    /// One of so many.
-    OneOf(u32),
 }
 
 impl Plan {
     /// The plan of a `run`.
-    pub(crate) fn for_run(args: Args) -> Result<Self, Failure> {
-        let Args { store, mut asking, guarding, mut talking, .. } = args;
+    pub(crate) fn for_run(args: run::Args) -> Result<Self, Failure> {
+        let run::Args { store, mut asking, leasing, guarding, mut talking, work, .. } = args;
         let mut at_least = args.at_least;
         if args.preset == Some(Preset::Cron) {
             // What was said explicitly goes first.
@@ -59,17 +42,15 @@ impl Plan {
             at_least.get_or_insert(Duration::from_secs(30));
             talking.quiet |= !talking.verbose;
         }
-        check_ttl(asking.ttl, guarding.on_lost, guarding.kill_after)?;
-        let options = options(&asking).hold_at_least(at_least.unwrap_or_default());
+        check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;
+        let mut want = Want::new(store, &work.key, Some(&asking), &leasing, talking)?;
+        want.options = want.options.hold_at_least(at_least.unwrap_or_default());
+        if args.if_down == IfDown::Run {
+            want.options = want.options.patience(PATIENCE_UNLOCKED);
+        }
         Ok(Self {
-            url: store.backend,
-            key: Key::new(&args.work.key).map_err(distlock::Error::from)?,
-            kind: kind(&asking),
-            owner: owner(&asking),
-            options,
-            max_wait: asking.max_wait(),
-            conflict_code: asking.conflict_exit_code.unwrap_or(exit::NOT_ACQUIRED),
-            command: args.work.command,
+            want,
+            command: work.command,
             jitter: args.jitter,
             max_hold: args.max_hold,
             on_lost: guarding.on_lost,
@@ -77,48 +58,25 @@ impl Plan {
             if_down: args.if_down,
             reentrant: args.reentrant,
             report: args.report,
-            talking,
         })
     }
 
-    /// Opens the store. Sends nothing yet.
-    pub(crate) fn locks(&self) -> Result<Locks, Failure> {
-        Ok(Locks::connect(&self.url)?.configure(|_| self.options.clone())?)
+    /// The plan of an `elect`: a run for ever, of whoever leads.
+    pub(crate) fn for_elect(args: elect::Args) -> Result<Self, Failure> {
+        let elect::Args { store, leasing, guarding, talking, work } = args;
+        check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;
+        Ok(Self {
+            want: Want::new(store, &work.key, None, &leasing, talking)?,
+            command: work.command,
+            jitter: Duration::ZERO,
+            max_hold: None,
+            on_lost: guarding.on_lost,
+            kill_after: guarding.kill_after,
+            if_down: IfDown::Fail,
+            reentrant: false,
+            report: None,
+        })
     }
-}
-
-/// The kind of lock that the flags ask for.
-pub(crate) fn kind(asking: &Asking) -> Kind {
-    match (asking.shared, asking.permits) {
-        (true, _) => Kind::Shared,
-        (false, 1) => Kind::Exclusive,
-        (false, permits) => Kind::OneOf(permits),
-    }
-}
-
-/// The options of the library that the flags amount to.
-pub(crate) fn options(asking: &Asking) -> Options {
-    let mut options = Options::default()
-        .ttl(asking.ttl)
-        .max_wait(asking.max_wait())
-        .lock_delay(asking.lock_delay)
-        .full_ttl();
-    options = options.owner(owner(asking));
-    if let Some(reason) = &asking.reason {
-        options = options.reason(reason);
-    }
-    options
-}
-
-/// Who asks: as told, or `user@host:pid`.
-pub(crate) fn owner(asking: &Asking) -> String {
-    if let Some(owner) = &asking.owner {
-        return owner.clone();
-    }
-    let named = |name| env::var(name).ok().filter(|user| !user.is_empty());
-    let user = named("USER").or_else(|| named("LOGNAME")).unwrap_or_else(|| "unknown".into());
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{user}@{host}:{}", std::process::id())
 }
 
 /// A command must be dead before its lease can end, even if the renewal at a third of the ttl is
@@ -148,6 +106,8 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+    use crate::exit;
+    use crate::want::Kind;
 
     fn plan(line: &str) -> Result<Plan, Failure> {
         let words = ["distlock", "run"].into_iter().chain(line.split_whitespace());
@@ -181,17 +141,17 @@ mod tests {
     #[test]
     fn flags_go_before_the_preset() {
         let cron = plan("--preset cron k true").unwrap();
-        assert_eq!((cron.max_wait, cron.conflict_code), (Some(Duration::ZERO), 0));
-        assert!(cron.talking.quiet);
+        assert_eq!((cron.want.max_wait, cron.want.conflict_code), (Some(Duration::ZERO), 0));
+        assert!(cron.want.talking.quiet);
         let own = plan("--preset cron -w 5s -E 9 -v k true").unwrap();
-        assert_eq!((own.max_wait, own.conflict_code), (Some(Duration::from_secs(5)), 9));
-        assert!(!own.talking.quiet);
+        assert_eq!((own.want.max_wait, own.want.conflict_code), (Some(Duration::from_secs(5)), 9));
+        assert!(!own.want.talking.quiet);
     }
 
     #[test]
     fn flags_after_the_command_are_the_commands() {
         let plan = plan("-n k cmd -w --shared -- x").unwrap();
         assert_eq!(plan.command, ["cmd", "-w", "--shared", "--", "x"]);
-        assert_eq!(plan.kind, Kind::Exclusive);
+        assert_eq!(plan.want.kind, Kind::Exclusive);
     }
 }

@@ -58,8 +58,8 @@ impl<'a> Summary<'a> {
     /// Of a run that has not begun.
     pub(crate) fn new(plan: &'a Plan) -> Self {
         Self {
-            key: plan.key.as_str(),
-            owner: &plan.owner,
+            key: plan.want.key.as_str(),
+            owner: &plan.want.owner,
             outcome: Outcome::Failed,
             exit_code: 0,
             signal: None,

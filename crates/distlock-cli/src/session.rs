@@ -33,24 +33,24 @@ pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
 }
 
 /// One attempt: waits, holds, runs. What becomes known on the way goes into the summary.
-async fn attempt(
+pub(crate) async fn attempt(
     plan: &Plan,
     signals: &mut Signals,
     summary: &mut Summary<'_>,
 ) -> Result<Done, Refused> {
-    let (voice, started) = (Voice::new(&plan.talking), BootClock.now());
-    let told = Told { plan, voice };
+    let (voice, started) = (Voice::new(&plan.want.talking), BootClock.now());
+    let told = Told { want: &plan.want, voice };
     wait_at_random(plan.jitter, signals).await?;
-    let locks = plan.locks()?;
+    let locks = plan.want.locks()?;
     warn_of_risk(&locks, told);
-    let taken = take::take(plan, &locks, signals, voice).await;
+    let taken = take::take(&plan.want, &locks, signals, voice).await;
     summary.waited_ms = millis(BootClock.now().since(started));
     let held = match taken {
         Ok(held) => Some(held),
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
             let why = refused.into_failure();
             let why = why.message().unwrap_or("the backend is out of reach");
-            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.key);
+            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.want.key);
             told.banner("unlocked", &words, json!({}));
             None
         }
@@ -60,7 +60,7 @@ async fn attempt(
         summary.fence = Some(held.fence());
         let words = format!(
             "acquired {}, fence {}, waited {}",
-            plan.key,
+            plan.want.key,
             held.fence(),
             span::show(held.waited())
         );
@@ -70,18 +70,18 @@ async fn attempt(
             json!({ "fence": held.fence(), "waitedMs": summary.waited_ms }),
         );
     }
-    let done = Run::start(told, held, signals).await?.finish().await?;
+    let done = Run::start(plan, told, held, signals).await?.finish().await?;
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;
-    let words = format!("released {} after {}", plan.key, span::show(done.held));
+    let words = format!("released {} after {}", plan.want.key, span::show(done.held));
     told.note("ended", &words, json!({ "outcome": done.outcome, "heldMs": summary.held_ms }));
     Ok(done)
 }
 
 /// Says when a renewal fails: there is still time to mend what is broken.
 fn warn_of_risk(locks: &Locks, told: Told<'_>) {
-    let voice = if told.plan.talking.quiet { Voice::Silent } else { told.voice };
+    let voice = if told.want.talking.quiet { Voice::Silent } else { told.voice };
     locks.on_event(move |event| {
         if let Event::AtRisk { key, remaining, .. } = event {
             let left = span::show(*remaining);

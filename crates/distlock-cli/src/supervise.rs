@@ -54,11 +54,12 @@ pub(crate) struct Done {
 impl<'a> Run<'a> {
     /// Starts the command.
     pub(crate) async fn start(
+        plan: &'a Plan,
         told: Told<'a>,
         held: Option<Held>,
         signals: &'a mut Signals,
     ) -> Result<Self, Failure> {
-        let (plan, started) = (told.plan, BootClock.now());
+        let started = BootClock.now();
         let stop = Stop::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
         match Child::start(&plan.command, &environment(plan, held.as_ref())) {
             Ok(child) => Ok(Self { plan, told, held, child, signals, stop, started, asked: None }),
@@ -126,7 +127,7 @@ impl<'a> Run<'a> {
                 }
                 Act::Warn => {
                     let loss = self.loss();
-                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.key);
+                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.want.key);
                     self.told.banner("lost", &words, json!({ "reason": loss }));
                 }
             }
@@ -135,7 +136,7 @@ impl<'a> Run<'a> {
 
     /// The banner that nothing suppresses.
     fn announce(&self, why: Why, how: &str) {
-        let (key, pid, loss) = (&self.plan.key, self.child.pid(), self.loss());
+        let (key, pid, loss) = (&self.plan.want.key, self.child.pid(), self.loss());
         let stopping = format!("stopping the command (process {pid}): {how}");
         match why {
             Why::Lost => {
@@ -188,7 +189,7 @@ impl<'a> Run<'a> {
             let _ = tokio::time::timeout(LATE_RELEASE_MAX, held.release()).await;
             return true;
         }
-        let key = &self.plan.key;
+        let key = &self.plan.want.key;
         match held.release().await {
             Ok(End::Lost(_)) if self.plan.on_lost == OnLost::Warn => false,
             Ok(End::Lost(reason)) => {
@@ -219,11 +220,13 @@ async fn lost(held: Option<&Held>) {
 
 /// What the command is told.
 fn environment(plan: &Plan, held: Option<&Held>) -> Vec<(&'static str, String)> {
-    let mut environment =
-        vec![("DISTLOCK_KEY", plan.key.to_string()), ("DISTLOCK_OWNER", plan.owner.clone())];
+    let mut environment = vec![
+        ("DISTLOCK_KEY", plan.want.key.to_string()),
+        ("DISTLOCK_OWNER", plan.want.owner.clone()),
+    ];
     let Some(held) = held else { return environment };
     environment.push(("DISTLOCK_FENCE", held.fence().to_string()));
-    let (keys, secrets) = Holds::around().and(plan.key.as_str(), held.secret());
+    let (keys, secrets) = Holds::around().and(plan.want.key.as_str(), held.secret());
     environment.push((HELD, keys));
     environment.push((REENTRY, secrets));
     environment

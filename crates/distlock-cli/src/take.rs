@@ -8,10 +8,11 @@ use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
 use crate::held::Holds;
-use crate::plan::{Kind, Plan};
+
 use crate::progress::{Voice, Waiting};
 use crate::report::Outcome;
 use crate::signals::Signals;
+use crate::want::{Kind, Want};
 
 /// How long leaving a queue may take before the place is left to run out by itself.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
@@ -98,22 +99,22 @@ impl From<Failure> for Refused {
 
 /// Gets the lock, or says why not. A signal leaves the queue at once.
 pub(crate) async fn take(
-    plan: &Plan,
+    want: &Want,
     locks: &Locks,
     signals: &mut Signals,
     voice: Voice,
 ) -> Result<Held, Refused> {
-    let mut waiting = Waiting::new(plan, locks, voice);
+    let mut waiting = Waiting::new(want, locks, voice);
     let taken = tokio::select! {
         biased;
         signal = signals.stop() => Err(signal),
-        taken = acquire(locks, &plan.key, plan.kind) => Ok(taken),
+        taken = acquire(locks, &want.key, want.kind) => Ok(taken),
         () = waiting.tell() => unreachable!("telling ends with the wait"),
     };
     drop(waiting);
     match taken {
         Ok(Ok(held)) => Ok(held),
-        Ok(Err(error)) => Err(refused(plan, error)),
+        Ok(Err(error)) => Err(refused(want, error)),
         Err(signal) => {
             leave(locks).await;
             Err(Refused::Interrupted(signal))
@@ -127,14 +128,14 @@ async fn leave(locks: &Locks) {
     let _ = tokio::time::timeout(LEAVE_MAX, locks.close()).await;
 }
 
-fn refused(plan: &Plan, error: Error) -> Refused {
+fn refused(want: &Want, error: Error) -> Refused {
     let failure = Failure::from(error);
     if failure.code() != exit::NOT_ACQUIRED {
         return Refused::Failed(failure);
     }
     Refused::Busy(match failure.message() {
-        Some(message) if !plan.talking.quiet => Failure::new(plan.conflict_code, message),
-        _ => Failure::silent(plan.conflict_code),
+        Some(message) if !want.talking.quiet => Failure::new(want.conflict_code, message),
+        _ => Failure::silent(want.conflict_code),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The commands, one file each: its arguments, and what it does with them.
 
 pub(crate) mod completions;
+pub(crate) mod elect;
 pub(crate) mod man;
 pub(crate) mod run;
 
@@ -11,6 +12,7 @@ use crate::exit::Failure;
 pub(crate) fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Run(args) => run::run(*args),
+        Command::Elect(args) => elect::run(*args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

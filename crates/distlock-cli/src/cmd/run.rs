@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::args::{Asking, Store, Talking};
+use crate::args::{Asking, Leasing, Store, Talking};
 use crate::exit::Failure;
 use crate::plan::Plan;
 use crate::{cmd, held, launch, session, span};
@@ -18,6 +18,8 @@ pub(crate) struct Args {
     pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) asking: Asking,
+    #[command(flatten)]
+    pub(crate) leasing: Leasing,
     #[command(flatten)]
     pub(crate) guarding: Guarding,
     #[command(flatten)]

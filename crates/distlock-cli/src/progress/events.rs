@@ -5,7 +5,7 @@ use std::io::{Write, stderr};
 use serde_json::{Value, json};
 
 use super::Voice;
-use crate::plan::Plan;
+use crate::want::Want;
 
 /// Writes an event with its members.
 pub(crate) fn event(name: &str, members: &Value) {
@@ -21,7 +21,7 @@ pub(crate) fn event(name: &str, members: &Value) {
 /// What happens to a lock, told in the voice that was chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) want: &'a Want,
     pub(crate) voice: Voice,
 }
 
@@ -29,9 +29,9 @@ impl Told<'_> {
     /// Tells of something that only the curious want to know.
     pub(crate) fn note(&self, name: &str, words: &str, mut members: Value) {
         if self.voice == Voice::Json {
-            members["key"] = json!(self.plan.key.as_str());
+            members["key"] = json!(self.want.key.as_str());
             event(name, &members);
-        } else if self.plan.talking.verbose {
+        } else if self.want.talking.verbose {
             crate::out::say(words);
         }
     }
@@ -39,7 +39,7 @@ impl Told<'_> {
     /// Tells of something that everybody must know.
     pub(crate) fn banner(&self, name: &str, words: &str, mut members: Value) {
         if self.voice == Voice::Json {
-            members["key"] = json!(self.plan.key.as_str());
+            members["key"] = json!(self.want.key.as_str());
             members["message"] = json!(words);
             event(name, &members);
         } else {

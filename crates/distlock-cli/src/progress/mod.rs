@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) use self::events::{Told, event};
 use self::look::Look;
 use crate::args::{Progress, Talking};
-use crate::plan::Plan;
+use crate::want::Want;
 
 /// On a terminal nothing is drawn before this: most locks are free, and a flash disturbs.
 const QUIET_FIRST: Duration = Duration::from_millis(400);
@@ -66,7 +66,7 @@ impl Voice {
 /// Tells about a wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
-    plan: &'a Plan,
+    want: &'a Want,
     locks: &'a Locks,
     voice: Voice,
     /// How many wait ahead, as far as is known.
@@ -78,7 +78,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    pub(crate) fn new(plan: &'a Plan, locks: &'a Locks, voice: Voice) -> Self {
+    pub(crate) fn new(want: &'a Want, locks: &'a Locks, voice: Voice) -> Self {
         let (ahead, queued) = (Arc::new(AtomicU64::new(UNKNOWN)), Arc::new(Notify::new()));
         if voice != Voice::Silent {
             let heard = (Arc::clone(&ahead), Arc::clone(&queued));
@@ -89,7 +89,7 @@ impl<'a> Waiting<'a> {
                 }
             });
         }
-        Self { plan, locks, voice, ahead, queued, drawn: false }
+        Self { want, locks, voice, ahead, queued, drawn: false }
     }
 
     /// Tells, for as long as it is polled.
@@ -136,10 +136,10 @@ impl<'a> Waiting<'a> {
 
     /// Who holds, who waits, and where we are among them.
     async fn look(&self, started: Instant) -> Look {
-        let seen = timeout(LOOK_MAX, self.locks.inspect(&self.plan.key)).await;
+        let seen = timeout(LOOK_MAX, self.locks.inspect(&self.want.key)).await;
         let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != UNKNOWN);
         Look {
-            key: self.plan.key.to_string(),
+            key: self.want.key.to_string(),
             seen: match seen {
                 Ok(Ok(snapshot)) => Ok(snapshot),
                 Ok(Err(error)) => Err(error.to_string()),
@@ -147,7 +147,7 @@ impl<'a> Waiting<'a> {
             },
             ahead,
             waited: started.elapsed(),
-            max_wait: self.plan.max_wait,
+            max_wait: self.want.max_wait,
         }
     }
 
