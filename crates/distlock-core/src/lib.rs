@@ -21,6 +21,8 @@ pub mod law;
 mod note;
 mod snapshot;
 mod time;
+#[cfg(feature = "serde")]
+mod written;
 
 pub use answer::{Answer, Busy, Confirmed, Holder, Outcome, Standing, Waiting};
 pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};

@@ -238,3 +238,63 @@ impl Book {
 fn before(at_ms: u64, span: Duration) -> u64 {
     at_ms.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
+
+/// A visit as JSON and the like: one flat object, without what is not known.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    key: &'a str,
+    owner: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    mode: Mode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fence: Option<u64>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+    began_at_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    granted_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_ms: Option<u64>,
+    at_risk: bool,
+}
+
+/// One flat object: `key`, `owner`, `reason`, `mode`, `fence`, `state`, `by`, `why`, `beganAtMs`,
+/// `grantedAtMs`, `endedAtMs`, `waitedMs`, `heldMs`, `atRisk`. What is not known is left out.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Visit {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (by, why) = match &self.state {
+            VisitState::Broken { by, why } => (Some(by.as_str()), why.as_ref()),
+            VisitState::Lost(why) | VisitState::GaveUp(why) => (None, Some(why)),
+            _ => (None, None),
+        };
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let written = Written {
+            key: self.key.as_str(),
+            owner: self.owner.as_str(),
+            reason: self.reason.as_ref().map(Label::as_str),
+            mode: self.mode,
+            fence: self.fence,
+            state: self.state.name(),
+            by,
+            why: why.map(Label::as_str),
+            began_at_ms: self.began_at_ms,
+            granted_at_ms: self.granted_at_ms,
+            ended_at_ms: self.ended_at_ms,
+            waited_ms: self.waited.map(millis),
+            held_ms: self.held.map(millis),
+            at_risk: self.at_risk,
+        };
+        written.serialize(serializer)
+    }
+}

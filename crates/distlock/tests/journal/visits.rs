@@ -151,3 +151,20 @@ async fn history_knows_from_the_store_who_is_gone() {
     assert_eq!(past(&clients[1], "k").await, ["a vanished"]);
     drop(lease);
 }
+
+#[cfg(feature = "serde")]
+#[test]
+fn a_visit_is_written_as_one_flat_object() {
+    let visits = Visit::fold(&[
+        entry(1000, 1, 7, granted(0)),
+        entry(1500, 0, 7, What::Broken { by: label("anna"), why: Some(label("stuck")) }),
+    ]);
+    assert_eq!(
+        serde_json::to_value(&visits[0]).unwrap(),
+        serde_json::json!({
+            "key": "k", "owner": "v1", "mode": "exclusive", "fence": 7, "state": "broken",
+            "by": "anna", "why": "stuck", "beganAtMs": 1000, "grantedAtMs": 1000,
+            "endedAtMs": 1500, "waitedMs": 0, "heldMs": 500, "atRisk": false,
+        })
+    );
+}
