@@ -31,6 +31,20 @@ pub(crate) enum Command {
     Run(Box<cmd::run::Args>),
     /// Stand by, run a command as the leader, stand again when leadership goes
     Elect(Box<cmd::elect::Args>),
+    /// Acquire a lease for a script, which renews and releases it itself
+    Acquire(Box<cmd::acquire::Args>),
+    /// Extend a lease that acquire has given
+    Renew(cmd::renew::Args),
+    /// Give a lease back
+    Release(cmd::release::Args),
+    /// Show who holds a key and who waits for it
+    Status(cmd::status::Args),
+    /// List the keys that are held or waited for
+    Ls(cmd::ls::Args),
+    /// Show the list as it changes
+    Watch(cmd::watch::Args),
+    /// Release somebody else's hold, if it is still the one that was seen
+    Break(cmd::break_::Args),
     /// Print completions for a shell
     Completions(cmd::completions::Args),
     /// Print the manual page

@@ -11,12 +11,15 @@ mod plan;
 mod progress;
 mod report;
 mod session;
+mod shell;
 mod signals;
 mod span;
 mod stop;
 mod supervise;
 mod take;
+mod token;
 mod tree;
+mod view;
 mod want;
 
 use std::process;

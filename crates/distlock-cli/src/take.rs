@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use distlock::{End, Error, Guard, Key, Locks, Order, ReentrantGuard, ReentryId};
+use distlock::{End, Error, Guard, Key, Lease, Locks, Order, ReentrantGuard, ReentryId};
 use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
@@ -43,6 +43,14 @@ impl Held {
         match self {
             Self::Plain(_) => None,
             Self::Reentrant(_, id) => Some(*id),
+        }
+    }
+
+    /// Hands it over as plain data; nobody renews it any more.
+    pub(crate) fn into_lease(self) -> Lease {
+        match self {
+            Self::Plain(guard) => guard.into_lease(),
+            Self::Reentrant(guard, _) => guard.into_lease(),
         }
     }
 

@@ -1,9 +1,16 @@
 //! The commands, one file each: its arguments, and what it does with them.
 
+pub(crate) mod acquire;
+pub(crate) mod break_;
 pub(crate) mod completions;
 pub(crate) mod elect;
+pub(crate) mod ls;
 pub(crate) mod man;
+pub(crate) mod release;
+pub(crate) mod renew;
 pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod watch;
 
 use crate::args::Command;
 use crate::exit::Failure;
@@ -13,6 +20,13 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Run(args) => run::run(*args),
         Command::Elect(args) => elect::run(*args),
+        Command::Acquire(args) => acquire::run(*args),
+        Command::Renew(args) => renew::run(&args),
+        Command::Release(args) => release::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Watch(args) => watch::run(&args),
+        Command::Break(args) => break_::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

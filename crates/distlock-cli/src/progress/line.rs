@@ -2,6 +2,7 @@
 
 use super::look::Look;
 use crate::span;
+use crate::view::printable;
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -116,11 +117,6 @@ fn ordinal(n: u64) -> String {
         _ => "th",
     };
     format!("{n}{ending}")
-}
-
-/// Keys may contain anything; a terminal must not see it.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

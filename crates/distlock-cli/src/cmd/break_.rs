@@ -1,0 +1,43 @@
+//! `distlock break`: an operator's release of somebody else's hold.
+
+use crate::args::Store;
+use crate::exit::{Failure, NOT_ACQUIRED};
+use crate::{cmd, out};
+
+/// What `break` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) store: Store,
+
+    /// The fence of the holder that is meant, as status shows it: a newer holder is never hit
+    #[arg(long, value_name = "N")]
+    pub(crate) fence: u64,
+
+    /// Why; for the record
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+
+    /// The key to free
+    pub(crate) key: String,
+}
+
+/// Breaks a hold if its fence is still the one that was seen.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let (key, fence) = (&args.key, args.fence);
+    let reason = distlock::Label::new("reason", &args.reason).map_err(distlock::Error::from)?;
+    let broken = cmd::block_on(async {
+        let locks = distlock::Locks::connect(&args.store.backend)?;
+        match locks.break_hold(key, fence).await {
+            Ok(()) => Ok(true),
+            Err(distlock::Error::NotHeld { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    })?;
+    if !broken {
+        let message = format!("nobody holds {key:?} under the fence {fence} any more");
+        return Err(Failure::new(NOT_ACQUIRED, message));
+    }
+    out::say(format_args!("broke the hold of {key:?} with the fence {fence}: {reason}"));
+    Ok(0)
+}

@@ -1,0 +1,33 @@
+//! `distlock release`: give a lease of one's own back.
+
+use distlock::End;
+
+use crate::args::Store;
+use crate::cmd;
+use crate::exit::{Failure, LOST};
+use crate::token::Which;
+
+/// What `release` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) store: Store,
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// Releases a lease; exit code 79 if it had been lost before.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let lease = args.which.lease()?;
+    let end = cmd::block_on(async {
+        let leases = distlock::Locks::connect(&args.store.backend)?.lease(lease.key())?;
+        Ok(leases.release(&lease).await?)
+    })?;
+    match end {
+        End::Lost(_) => {
+            let message = format!("{:?} was lost before it was released", lease.key());
+            Err(Failure::new(LOST, message))
+        }
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,36 @@
+//! `distlock status`: who holds a key, and who waits for it.
+
+use crate::args::Store;
+use crate::exit::{Failure, NOT_ACQUIRED};
+use crate::{cmd, out, view};
+
+/// What `status` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) store: Store,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Exit with 0 if the key is free and with 75 if it is held
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+
+    /// The key to look at
+    pub(crate) key: String,
+}
+
+/// Prints what is known about a key.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let seen = cmd::block_on(async {
+        Ok(distlock::Locks::connect(&args.store.backend)?.inspect(&args.key).await?)
+    })?;
+    if args.json {
+        out::print(view::json(&seen));
+    } else {
+        out::print(view::page(&seen));
+    }
+    Ok(if args.exit_code && seen.holders_total > 0 { NOT_ACQUIRED } else { 0 })
+}

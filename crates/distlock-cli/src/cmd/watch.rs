@@ -1,0 +1,148 @@
+//! `distlock watch`: the table of keys, as it changes.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::time::{Duration, Instant};
+
+use distlock::{Locks, Snapshot};
+
+use crate::args::Store;
+use crate::cmd::ls;
+use crate::exit::Failure;
+use crate::signals::Signals;
+use crate::{cmd, out, span, view};
+
+/// What `watch` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) store: Store,
+
+    /// How often to look
+    #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "1s")]
+    pub(crate) interval: Duration,
+
+    /// Print JSON, one object per key and line, at each look
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Show only keys that begin with this
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+}
+
+/// Looking more often than this helps nobody.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// How long a look may take before it counts as failed.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+const HIDE: &str = "\x1b[?1049h\x1b[?25l";
+const SHOW: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Shows the table until it is interrupted.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    cmd::block_on(async {
+        let mut signals = Signals::listen()?;
+        let locks = Locks::connect(&args.store.backend)?;
+        let mut screen = Screen::new(args);
+        loop {
+            tokio::select! {
+                biased;
+                _ = signals.stop() => return Ok(0),
+                () = screen.look(&locks, args) => {}
+            }
+            if !screen.show(args) {
+                return Ok(0);
+            }
+            tokio::select! {
+                biased;
+                _ = signals.stop() => return Ok(0),
+                () = tokio::time::sleep(args.interval.max(INTERVAL_MIN)) => {}
+            }
+        }
+    })
+}
+
+/// What is on the screen.
+struct Screen {
+    rows: Vec<Snapshot>,
+    /// Why the rows are old, and since when.
+    trouble: Option<(String, Instant)>,
+    redraws: bool,
+}
+
+impl Screen {
+    fn new(args: &Args) -> Self {
+        let redraws = stdout().is_terminal() && !args.json;
+        if redraws {
+            let _ = stdout().write_all(HIDE.as_bytes());
+        }
+        Self { rows: Vec::new(), trouble: None, redraws }
+    }
+
+    async fn look(&mut self, locks: &Locks, args: &Args) {
+        let seen = tokio::time::timeout(LOOK_MAX, ls::all(locks, &args.prefix)).await;
+        let trouble = match seen {
+            Ok(Ok(rows)) => {
+                self.rows = rows;
+                self.trouble = None;
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the backend does not answer".into(),
+        };
+        let since = self.trouble.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+        self.trouble = Some((trouble, since));
+    }
+
+    /// False if nobody reads any more.
+    fn show(&self, args: &Args) -> bool {
+        if args.json {
+            let lines: String =
+                self.rows.iter().map(|seen| format!("{}\n", view::json(seen))).collect();
+            if let Some((trouble, _)) = &self.trouble {
+                out::complain(trouble);
+            }
+            return stdout().write_all(lines.as_bytes()).is_ok();
+        }
+        let mut lines = vec![self.head(args)];
+        lines.extend(view::table(&self.rows, ls::columns()));
+        if self.rows.is_empty() {
+            lines.push("nothing is held; try: distlock run demo -- sleep 30".into());
+        }
+        let text = if self.redraws {
+            lines.truncate(rows().max(3));
+            // Home, each line to its end, then nothing below: no flicker.
+            let lines = lines.iter().map(|line| format!("{line}\x1b[K"));
+            format!("\x1b[H{}\x1b[J", lines.collect::<Vec<_>>().join("\r\n"))
+        } else {
+            format!("{}\n\n", lines.join("\n"))
+        };
+        let mut stdout = stdout();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+    }
+
+    fn head(&self, args: &Args) -> String {
+        if let Some((trouble, since)) = &self.trouble {
+            let since = span::show_seconds(since.elapsed());
+            return view::printable(&format!("old, since {since}: {trouble}"));
+        }
+        let held = self.rows.iter().filter(|seen| seen.holders_total > 0).count();
+        let waiting: u64 = self.rows.iter().map(|seen| seen.waiters_total).sum();
+        let every = span::show(args.interval.max(INTERVAL_MIN));
+        format!("{held} held, {waiting} waiting, every {every}; Ctrl-C ends")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if self.redraws {
+            let _ = stdout().write_all(SHOW.as_bytes());
+        }
+    }
+}
+
+fn rows() -> usize {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok();
+    size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0).unwrap_or(24)
+}
