@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Watch(cmd::watch::Args),
     /// Release somebody else's hold, if it is still the one that was seen
     Break(cmd::break_::Args),
+    /// Examine a store, and say what to mend
+    Doctor(cmd::doctor::Args),
     /// Print completions for a shell
     Completions(cmd::completions::Args),
     /// Print the manual page

@@ -183,6 +183,10 @@ pub struct Health {
     pub incarnation: String,
     /// True if grants survive a restart of the store.
     pub persistent: bool,
+    /// The wall clock of the store, in microseconds since 1970, if it tells.
+    pub clock_us: Option<u64>,
+    /// What else an operator may want to know, as names and values: version, role, replicas.
+    pub facts: Vec<(&'static str, String)>,
     /// What an operator should mend, each a sentence that says how.
     pub warnings: Vec<String>,
 }
@@ -194,6 +198,8 @@ impl Health {
             identity: identity.into(),
             incarnation: incarnation.into(),
             persistent: false,
+            clock_us: None,
+            facts: Vec::new(),
             warnings: Vec::new(),
         }
     }

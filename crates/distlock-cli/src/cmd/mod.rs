@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod break_;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod ls;
 pub(crate) mod man;
@@ -27,6 +28,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Ls(args) => ls::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Break(args) => break_::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

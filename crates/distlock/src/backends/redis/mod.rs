@@ -3,6 +3,7 @@
 mod config;
 mod dial;
 mod faults;
+mod health;
 mod journal;
 mod keys;
 mod link;
@@ -312,9 +313,9 @@ impl Backend for Redis {
             let mut seen = Vec::new();
             for node in &nodes {
                 let info = self.inner.link.run_at(node, "probe", &redis::cmd("INFO")).await?;
-                seen.push(health(&wire::as_text(&info)?));
+                seen.push(health::of(&wire::as_text(&info)?));
             }
-            Ok(whole(seen))
+            Ok(health::whole(seen))
         })
     }
 
@@ -335,35 +336,4 @@ impl Backend for Redis {
 /// True for a heartbeat and nothing more.
 fn beats_only(renewal: &Renewal) -> bool {
     renewal.ticket.is_some() && renewal.weight.is_none() && renewal.fence_floor.is_none()
-}
-
-/// What `INFO` says about the server, as far as locks care.
-fn health(info: &str) -> Health {
-    let fields: HashMap<_, _> =
-        info.lines().filter_map(|line| line.trim().split_once(':')).collect();
-    let field = |name: &str| fields.get(name).copied().unwrap_or_default();
-    let mut health = Health::new(field("run_id"), field("run_id"));
-    health.persistent = field("aof_enabled") == "1";
-    let policy = field("maxmemory_policy");
-    if policy != "noeviction" && !policy.is_empty() {
-        health.warnings.push(format!(
-            "the eviction policy is {policy}, which deletes locks when memory is short: \
-             set maxmemory-policy noeviction"
-        ));
-    }
-    if field("role") == "slave" {
-        health.warnings.push("this server is a replica: connect to the primary".to_owned());
-    }
-    health
-}
-
-/// Several nodes of one store as one: known by the first of them, as good as the worst.
-fn whole(mut nodes: Vec<Health>) -> Health {
-    nodes.sort_by(|a, b| a.identity.cmp(&b.identity));
-    let mut all = nodes.first().cloned().unwrap_or_else(|| Health::new("", ""));
-    all.persistent = nodes.iter().all(|node| node.persistent);
-    all.warnings = nodes.into_iter().flat_map(|node| node.warnings).collect();
-    all.warnings.sort();
-    all.warnings.dedup();
-    all
 }
