@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Break(cmd::break_::Args),
     /// Examine a store, and say what to mend
     Doctor(cmd::doctor::Args),
+    /// Serve locks over HTTP
+    Serve(Box<cmd::serve::Args>),
     /// Print completions for a shell
     Completions(cmd::completions::Args),
     /// Print the manual page

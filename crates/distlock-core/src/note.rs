@@ -59,7 +59,11 @@ pub enum Mode {
 impl Mode {
     /// The mode that an ask amounts to.
     pub fn of(ask: &Ask) -> Self {
-        let Ask { weight, capacity, .. } = *ask;
+        Self::of_shape(ask.weight, ask.capacity)
+    }
+
+    /// The mode of somebody who takes so much of so much.
+    pub fn of_shape(weight: u32, capacity: u32) -> Self {
         match capacity {
             1 => Self::Exclusive,
             CAPACITY_MAX if weight == capacity => Self::Exclusive,

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use distlock_core::{Claim, ClaimId, How, Key, Mode, Moment, Outcome, Renewal, Standing, What};
+use distlock_core::{
+    CAPACITY_MAX, Claim, ClaimId, How, Invalid, Key, Moment, Order, Outcome, Renewal, Standing,
+    TTL_MIN, Ticket, Waiting, What,
+};
 
 use crate::engine::{Limit, release, renew};
 use crate::keeper::RELEASE_MAX;
-use crate::lock::Lock;
+use crate::lock::{Lock, Shape};
 use crate::observe::{About, word};
 use crate::options::Options;
 use crate::{End, Error, Reason};
@@ -83,7 +86,7 @@ impl From<Lease> for Written {
 
 #[cfg(feature = "serde")]
 impl TryFrom<Written> for Lease {
-    type Error = distlock_core::Invalid;
+    type Error = Invalid;
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let claim = Claim::new(Key::new(written.key)?, written.id.parse()?);
@@ -114,11 +117,84 @@ impl TryFrom<Written> for Lease {
 #[derive(Clone, Debug)]
 pub struct Leases {
     lock: Lock,
+    shape: Shape,
+}
+
+/// What [`Leases::acquire_or_queue`] came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[must_use = "nobody renews or releases a lease but its owner"]
+pub enum Turn {
+    /// The lease was granted.
+    Granted(Lease),
+    /// The id waits in the queue. Its place lives for `place` from now on: whoever asks again
+    /// under the same id before that keeps it.
+    Waiting {
+        /// The number of the place.
+        ticket: Ticket,
+        /// How many wait ahead.
+        ahead: u64,
+        /// When the first holder's lease ends unless it is renewed.
+        retry_after: Option<Duration>,
+        /// How long the place lives.
+        place: Duration,
+    },
 }
 
 impl Leases {
     pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock }
+        Self { lock, shape: Shape::MUTEX }
+    }
+
+    /// Leases that hold together with other shared ones and exclude all others. They wait in line
+    /// like everybody else, so they go with mutexes of the same key, and with a
+    /// [`RwLock`](crate::RwLock) of [`Order::Fifo`]; see [`order`](Self::order) for others.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let locks = distlock::Locks::memory();
+    /// let readers = locks.lease("config")?.shared();
+    /// let (one, two) = (readers.acquire().await?, readers.acquire().await?);
+    /// assert!(locks.lease("config")?.try_acquire().await.is_err());
+    /// # let _ = (one, two);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn shared(self) -> Self {
+        let shape = Shape::read(self.shape.order, None);
+        Self { shape, ..self }
+    }
+
+    /// Leases of `n` out of `permits`, as those of a [`Semaphore`](crate::Semaphore).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if `n` is zero or more than `permits`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let uploads = distlock::Locks::memory().lease("uploads")?.permits(1, 2)?;
+    /// let (one, two) = (uploads.acquire().await?, uploads.acquire().await?);
+    /// assert!(uploads.try_acquire().await.is_err());
+    /// # let _ = (one, two);
+    /// # Ok(()) }
+    /// ```
+    pub fn permits(self, n: u32, permits: u32) -> Result<Self, Error> {
+        if permits == CAPACITY_MAX {
+            return Err(Invalid::new("permits", permits, "must be below 2^32 - 1").into());
+        }
+        if n == 0 || n > permits {
+            return Err(Invalid::new("permits", n, "must be between 1 and all there are").into());
+        }
+        let order = self.shape.order;
+        Ok(Self { shape: Shape { order, ..Shape::permits(n, permits) }, ..self })
+    }
+
+    /// Who goes first. All users of a key must agree while it is in use. Default: first come, first
+    /// served.
+    #[must_use]
+    pub fn order(self, order: Order) -> Self {
+        Self { shape: Shape { order, ..self.shape }, ..self }
     }
 
     /// Changes the options of these leases.
@@ -127,7 +203,7 @@ impl Leases {
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
     pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { lock: self.lock.configure(change)? })
+        Ok(Self { lock: self.lock.configure(change)?, ..self })
     }
 
     /// How long the lease is sure to last by this machine's clock; zero if it has ended.
@@ -249,6 +325,106 @@ impl Leases {
         self.take(Some(id), Limit::Once).await
     }
 
+    /// Acquires under a claim id of the caller's, waiting up to `max_wait`, and keeps the place in
+    /// the queue if that was not enough: for those who would rather come back than hang on. The
+    /// place lives as long as the option `place` says, and whoever asks again under the same id,
+    /// from this process or another, goes on waiting where it stood.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_as`](Self::acquire_as), and [`Error::Unsupported`] if the backend has no queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue and gives the id up for good.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use std::time::Duration;
+    /// use distlock::{ClaimId, Turn};
+    ///
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let leases = leases.configure(|o| o.max_wait(Duration::ZERO))?;
+    /// let first = leases.acquire().await?;
+    ///
+    /// let id: ClaimId = "0123456789abcdef0123456789abcdef".parse()?;
+    /// let turn = leases.acquire_or_queue(id).await?;
+    /// assert!(matches!(turn, Turn::Waiting { ahead: 0, .. }));
+    /// leases.release(&first).await?;
+    /// let turn = leases.acquire_or_queue(id).await?;
+    /// assert!(matches!(turn, Turn::Granted(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn acquire_or_queue(&self, id: ClaimId) -> Result<Turn, Error> {
+        let (keeper, settings) = (&self.lock.keeper, &self.lock.settings);
+        if !keeper.backend.capabilities().queue {
+            return Err(Error::Unsupported { what: "a queue" });
+        }
+        let max_wait = settings.max_wait.unwrap_or(Duration::MAX);
+        let timeout = match self.lock.lease_or_place(self.shape.clone(), id, max_wait).await {
+            Ok(grant) => {
+                let lease = Lease::new(&grant.claim, grant.fence, settings.ttl, grant.until);
+                return Ok(Turn::Granted(lease));
+            }
+            Err(error @ Error::Timeout { .. }) => error,
+            Err(error) => return Err(error),
+        };
+        let place = settings.wait.place;
+        let mut lease = self.lease_of(id);
+        let renewal = Renewal::hold(lease.claim(), place);
+        match renew(&*keeper.backend, renewal, RELEASE_MAX).await.map_err(Error::from_fault)? {
+            Standing::Waiting(waiting) => {
+                let Waiting { ticket, ahead, retry_after } = waiting;
+                Ok(Turn::Waiting { ticket, ahead, retry_after, place })
+            }
+            Standing::Held { .. } => {
+                self.extend(&mut lease).await?;
+                Ok(Turn::Granted(lease))
+            }
+            _ => Err(timeout),
+        }
+    }
+
+    /// A lease from the id alone, for those who kept nothing else of it. It counts as ended until
+    /// it is extended; releasing it works at once.
+    pub fn lease_of(&self, id: ClaimId) -> Lease {
+        let claim = Claim::new(self.lock.key.clone(), id);
+        Lease::new(&claim, 0, self.lock.settings.ttl, Moment::ORIGIN)
+    }
+
+    /// Finds the lease that an id holds; none if it holds nothing. Extends nothing, so the lease
+    /// counts as ended until it is extended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.acquire().await?;
+    /// let found = leases.find(lease.id()).await?;
+    /// assert_eq!(found.map(|found| found.fence()), Some(lease.fence()));
+    /// # Ok(()) }
+    /// ```
+    pub async fn find(&self, id: ClaimId) -> Result<Option<Lease>, Error> {
+        // A renewal never shortens, so one for the shortest time there is only looks.
+        let mut lease = self.lease_of(id);
+        let renewal = Renewal::hold(lease.claim(), TTL_MIN);
+        let standing = renew(&*self.lock.keeper.backend, renewal, RELEASE_MAX).await;
+        match standing.map_err(Error::from_fault)? {
+            Standing::Held { fence } => {
+                lease.fence = fence;
+                Ok(Some(lease))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Extends a lease to the full ttl from now. Never shortens it, never acquires, never waits.
     ///
     /// # Errors
@@ -314,8 +490,7 @@ impl Leases {
     /// # Ok(()) }
     /// ```
     pub async fn acquire_or_extend(&self, id: ClaimId) -> Result<Lease, Error> {
-        let claim = Claim::new(self.lock.key.clone(), id);
-        let mut lease = Lease::new(&claim, 0, self.lock.settings.ttl, Moment::ORIGIN);
+        let mut lease = self.lease_of(id);
         match self.extend(&mut lease).await {
             Ok(()) => Ok(lease),
             Err(Error::NotHeld { .. }) => self.acquire_as(id).await,
@@ -357,7 +532,7 @@ impl Leases {
     }
 
     async fn take(&self, id: Option<ClaimId>, limit: Limit) -> Result<Lease, Error> {
-        let grant = self.lock.lease(id, limit).await?;
+        let grant = self.lock.lease(self.shape.clone(), id, limit).await?;
         Ok(Lease::new(&grant.claim, grant.fence, self.lock.settings.ttl, grant.until))
     }
 
@@ -367,7 +542,7 @@ impl Leases {
         if settings.journal.is_none() || lease.fence == 0 {
             return;
         }
-        let (mode, fence) = (Mode::Exclusive, Some(lease.fence));
+        let (mode, fence) = (self.shape.mode(), Some(lease.fence));
         keeper.observer.note(About { key, settings, mode, visit: None, fence }, || at, what);
         let _ = keeper.start();
     }

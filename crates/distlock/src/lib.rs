@@ -32,7 +32,7 @@ pub use engine::pacing::{Pace, Pacing};
 pub use error::{Error, NodeFaults, Reason};
 pub use guard::{Guard, Watch};
 pub use keeper::latch::End;
-pub use lease::{Lease, Leases};
+pub use lease::{Lease, Leases, Turn};
 pub use locks::Locks;
 pub use mutex::Mutex;
 pub use observe::{Event, Stats};

@@ -1,8 +1,9 @@
 //! What all lock kinds share: a key, the options, and how to turn them into an ask.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use distlock_core::{Ask, CAPACITY_MAX, Claim, ClaimId, Key, Label, Order, ReentryId};
+use distlock_core::{Ask, CAPACITY_MAX, Claim, ClaimId, Key, Label, Mode, Order, ReentryId};
 
 use crate::engine::{Grant, Limit, Request, acquire};
 use crate::keeper::Keeper;
@@ -43,6 +44,11 @@ impl Shape {
         Self { weight, capacity, ..Self::MUTEX }
     }
 
+    /// How the journal calls it.
+    pub(crate) fn mode(&self) -> Mode {
+        Mode::of_shape(self.weight, self.capacity)
+    }
+
     pub(crate) fn reentrant(id: ReentryId) -> Self {
         Self { reentry: Some(id), ..Self::MUTEX }
     }
@@ -66,9 +72,27 @@ impl Lock {
     }
 
     /// Acquires as plain data.
-    pub(crate) async fn lease(&self, id: Option<ClaimId>, limit: Limit) -> Result<Grant, Error> {
-        let mut request = self.request(Shape::MUTEX, id, limit)?;
+    pub(crate) async fn lease(
+        &self,
+        shape: Shape,
+        id: Option<ClaimId>,
+        limit: Limit,
+    ) -> Result<Grant, Error> {
+        let mut request = self.request(shape, id, limit)?;
         request.full_ttl = true;
+        acquire(&self.keeper, request).await
+    }
+
+    /// Acquires as plain data, or leaves the claim in the queue when `max_wait` is over.
+    pub(crate) async fn lease_or_place(
+        &self,
+        shape: Shape,
+        id: ClaimId,
+        max_wait: Duration,
+    ) -> Result<Grant, Error> {
+        let mut request = self.request(shape, Some(id), Limit::Forever)?;
+        request.full_ttl = true;
+        request.keep_place_after = Some(max_wait);
         acquire(&self.keeper, request).await
     }
 
@@ -89,6 +113,7 @@ impl Lock {
             wait: None,
         };
         let settings = Arc::clone(settings);
-        Ok(Request { ask, limit, full_ttl: settings.full_ttl, settings, fixed_id })
+        let full_ttl = settings.full_ttl;
+        Ok(Request { ask, limit, full_ttl, settings, fixed_id, keep_place_after: None })
     }
 }

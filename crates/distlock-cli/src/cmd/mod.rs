@@ -10,6 +10,7 @@ pub(crate) mod man;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod watch;
 
@@ -29,6 +30,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Watch(args) => watch::run(&args),
         Command::Break(args) => break_::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Serve(args) => serve::run(*args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -14,7 +14,8 @@ use distlock_core::{
 
 use super::Grant;
 use super::armed::Armed;
-use super::pacing::Pacing;
+use super::pacing::{Pacing, fault_pause};
+use super::request::{Limit, Request};
 use crate::keeper::{Keeper, LastFault, Verdict};
 use crate::observe::{Acquisition, Event};
 use crate::options::{Settings, Waiting};
@@ -29,43 +30,6 @@ const MIN_USEFUL: Duration = Duration::from_millis(5);
 
 /// A grant with less time left than this is over before anybody can use it.
 const MIN_LEFT: Duration = Duration::from_millis(1);
-
-/// The longest pause between two attempts to reach a backend that does not answer.
-const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// How long a call may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// One attempt, no waiting.
-    Once,
-    /// This long.
-    For(Duration),
-    /// As long as it takes.
-    Forever,
-}
-
-impl Limit {
-    /// The limit of a waiting form: a wait of no length is no wait.
-    pub(crate) fn from_max_wait(max_wait: Option<Duration>) -> Self {
-        match max_wait {
-            Some(Duration::ZERO) => Self::Once,
-            Some(max_wait) => Self::For(max_wait),
-            None => Self::Forever,
-        }
-    }
-}
-
-/// What to acquire.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) ask: Ask,
-    pub(crate) limit: Limit,
-    pub(crate) settings: Arc<Settings>,
-    /// The claim id is the caller's: it is not exchanged for another.
-    pub(crate) fixed_id: bool,
-    /// Nobody will renew the grant soon, so it must be good for the full ttl.
-    pub(crate) full_ttl: bool,
-}
 
 /// Acquires, waiting as long as the request allows.
 ///
@@ -122,6 +86,9 @@ struct Attempts<'a> {
     settings: Arc<Settings>,
     fixed_id: bool,
     full_ttl: bool,
+    keep_place_after: Option<Duration>,
+    /// The call is over and its place is not.
+    place_kept: bool,
     armed: Armed,
     started: Moment,
     last_fault: LastFault,
@@ -140,7 +107,7 @@ impl<'a> Attempts<'a> {
         started: Moment,
         last_fault: LastFault,
     ) -> Self {
-        let Request { mut ask, limit, settings, fixed_id, full_ttl } = request;
+        let Request { mut ask, limit, settings, fixed_id, full_ttl, keep_place_after } = request;
         let queues = matches!(settings.waiting, Waiting::Queue)
             && keeper.backend.capabilities().queue
             && limit != Limit::Once;
@@ -154,6 +121,8 @@ impl<'a> Attempts<'a> {
             settings,
             fixed_id,
             full_ttl,
+            keep_place_after,
+            place_kept: false,
             armed,
             started,
             last_fault,
@@ -268,8 +237,11 @@ impl<'a> Attempts<'a> {
 
     /// Gives up for good. A caller who knows the id can ask again under it, or release it.
     fn failed(self, error: Error) -> Result<Grant, Error> {
-        if self.fixed_id && matches!(error, Error::Backend(_)) {
+        if self.place_kept || self.fixed_id && matches!(error, Error::Backend(_)) {
             self.armed.disarm();
+        }
+        if self.place_kept {
+            self.keeper.stop_waiting(&self.ask.claim);
         }
         Err(error)
     }
@@ -334,7 +306,16 @@ impl<'a> Attempts<'a> {
         let (claim, last_fault) = (self.ask.claim.clone(), Arc::clone(&self.last_fault));
         let verdict =
             self.keeper.wait(claim, standing, sent_at, &self.settings, last_fault, patience)?;
-        match verdict.await.unwrap_or(Verdict::Closed) {
+        let verdict = tokio::select! {
+            biased;
+            verdict = verdict => verdict.unwrap_or(Verdict::Closed),
+            () = self.place_is_enough() => {
+                self.place_kept = true;
+                let waited = self.keeper.clock.now().since(self.started);
+                return Err(Error::Timeout { key: self.key(), waited, source: None });
+            }
+        };
+        match verdict {
             // With little time left, or if nobody is going to renew it, asking again under the same
             // claim extends the grant to the full ttl.
             Verdict::Granted { until, .. }
@@ -356,6 +337,17 @@ impl<'a> Attempts<'a> {
             }
             Verdict::Failed(fault) => Err(Error::from_fault(fault)),
             Verdict::Closed => Err(Error::Closed),
+        }
+    }
+
+    /// Ends when a call that keeps its place has waited long enough.
+    async fn place_is_enough(&self) {
+        match self.keep_place_after {
+            Some(max_wait) => {
+                let waited = self.keeper.clock.now().since(self.started);
+                tokio::time::sleep(max_wait.saturating_sub(waited)).await;
+            }
+            None => std::future::pending().await,
         }
     }
 
@@ -417,31 +409,5 @@ impl<'a> Attempts<'a> {
 
     fn key(&self) -> Key {
         self.ask.claim.key.clone()
-    }
-}
-
-/// The pause after a number of faults in a row: from about 10 ms to 1 s, spread at random.
-fn fault_pause(faults: u32, random: f64) -> Duration {
-    let most = Duration::from_millis(20).saturating_mul(1 << faults.min(6)).min(FAULT_PAUSE_MAX);
-    most.mul_f64(0.5 + random / 2.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_after_faults_grow_up_to_a_second() {
-        for (faults, random) in [(1, 0.0), (3, 0.99), (60, 0.5), (u32::MAX, 0.99)] {
-            let pause = fault_pause(faults, random);
-            assert!(pause >= Duration::from_millis(10) && pause <= FAULT_PAUSE_MAX, "{pause:?}");
-        }
-        assert!(fault_pause(1, 0.5) < fault_pause(5, 0.5));
-    }
-
-    #[test]
-    fn a_wait_of_no_length_is_a_single_attempt() {
-        assert_eq!(Limit::from_max_wait(Some(Duration::ZERO)), Limit::Once);
-        assert_eq!(Limit::from_max_wait(None), Limit::Forever);
     }
 }

@@ -4,13 +4,15 @@ mod acquire;
 mod armed;
 pub(crate) mod pacing;
 mod renew;
+mod request;
 
 use std::time::Duration;
 
 use distlock_core::{Claim, Mode, Moment, Ticket, VisitId};
 
-pub(crate) use acquire::{Limit, Request, acquire};
+pub(crate) use acquire::acquire;
 pub(crate) use renew::{release, renew};
+pub(crate) use request::{Limit, Request};
 
 /// A lock that was got, as plain data.
 #[derive(Clone, Debug)]

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// The shortest pause. Zero would spin.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
+/// The longest pause between two attempts to reach a backend that does not answer.
+const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
 /// When to try again while polling.
 ///
 /// The first attempt is always immediate; a pacing only spaces the ones after it. No pause lasts
@@ -142,6 +145,12 @@ fn share(whole: Duration, part: f64) -> Duration {
     Duration::try_from_secs_f64(whole.as_secs_f64() * part).unwrap_or(whole)
 }
 
+/// The pause after a number of faults in a row: from about 10 ms to 1 s, spread at random.
+pub(super) fn fault_pause(faults: u32, random: f64) -> Duration {
+    let most = Duration::from_millis(20).saturating_mul(1 << faults.min(6)).min(FAULT_PAUSE_MAX);
+    most.mul_f64(0.5 + random / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,5 +197,14 @@ mod tests {
         assert_eq!(thrice.next(4, 0.0), None);
         assert_eq!(Pacing::fixed(MS(1)).max_retries(0).next(1, 0.0), None);
         assert!(Pacing::fixed(MS(1)).next(u32::MAX, 0.0).is_some());
+    }
+
+    #[test]
+    fn pauses_after_faults_grow_up_to_a_second() {
+        for (faults, random) in [(1, 0.0), (3, 0.99), (60, 0.5), (u32::MAX, 0.99)] {
+            let pause = fault_pause(faults, random);
+            assert!(pause >= Duration::from_millis(10) && pause <= FAULT_PAUSE_MAX, "{pause:?}");
+        }
+        assert!(fault_pause(1, 0.5) < fault_pause(5, 0.5));
     }
 }

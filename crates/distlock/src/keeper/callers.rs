@@ -36,6 +36,11 @@ impl Callers {
         self.0.entry(id).or_default().calls += 1;
     }
 
+    /// True if a call is under way under this id.
+    pub(super) fn any(&self, id: &ClaimId) -> bool {
+        self.0.contains_key(id)
+    }
+
     /// True if the claim is to be given up.
     pub(super) fn end(&mut self, id: ClaimId, ending: Ending) -> bool {
         let Some(shared) = self.0.get_mut(&id) else { return ending == Ending::Out };

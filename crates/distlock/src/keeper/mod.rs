@@ -255,6 +255,15 @@ impl Keeper {
         Ok(verdict)
     }
 
+    /// Sends no more heartbeats for a place that its caller keeps, unless another call waits.
+    pub(crate) fn stop_waiting(&self, claim: &Claim) {
+        let mut table = self.table();
+        if !table.callers.any(&claim.id) {
+            table.forget(&claim.id);
+            self.tell_if_drained(&table);
+        }
+    }
+
     /// Takes a claim out of the keeper's hands: no renewal of it is sent from now on.
     pub(crate) fn forget(&self, claim: &Claim) {
         let mut table = self.table();

@@ -1,0 +1,46 @@
+//! What an operator may choose.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::Tokens;
+
+/// The choices behind a service. Every one but the address has a default.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where to listen. Anything but loopback needs tokens.
+    pub listen: SocketAddr,
+    /// Who may do what. Without tokens everybody who can connect may do everything.
+    pub tokens: Tokens,
+    /// Further names that clients may call this service by, beside loopback names. Without tokens
+    /// all others are refused, so that no web page can reach it under a name of its own.
+    pub hosts: Vec<String>,
+    /// How many requests of one token may wait at the same time. Default 4,096.
+    pub waiters_max: usize,
+    /// How many leases of one token may be alive, as far as this replica has granted them.
+    /// Default 10,000.
+    pub leases_max: usize,
+    /// How many connections are served at the same time. Default 10,000.
+    pub connections_max: usize,
+    /// The backend is a quorum of independent servers, so that `redlock` means something.
+    pub quorum: bool,
+    /// Where Terraform states are kept. Without it the mount has locks only.
+    pub terraform_state: Option<PathBuf>,
+}
+
+impl Config {
+    /// The defaults, on an address.
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            tokens: Tokens::default(),
+            hosts: Vec::new(),
+            waiters_max: 4_096,
+            leases_max: 10_000,
+            connections_max: 10_000,
+            quorum: false,
+            terraform_state: None,
+        }
+    }
+}

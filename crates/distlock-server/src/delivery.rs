@@ -1,0 +1,144 @@
+//! Whether the answer that carried a grant arrived. One that did not is undone at once.
+//!
+//! A client can die in three places. While it is queued, its connection ends and the request is
+//! dropped: the library leaves the queue. Before the answer is written, its end of the connection
+//! is closed already, which is seen right before the write. After the write, its system answers
+//! with a reset, because data came for a socket that is closed or died with data unread; a client
+//! that has read everything closes without one. So a reset soon after the answer means that nobody
+//! has the lease, and a plain end means that somebody has.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use distlock::{Lease, Leases};
+use tokio::net::TcpStream;
+
+use crate::sync::lock;
+
+/// For so long after an answer a reset says that it was never read. Later ones say nothing: proxies
+/// and idle connections end that way, too.
+const IN_TRANSIT: Duration = Duration::from_secs(1);
+
+/// A plain end of the connection is followed by a reset within this time, or not at all.
+const RESET_AFTER: Duration = Duration::from_millis(250);
+
+/// How often a connection that has ended is looked at until it is known how.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How often a release that failed is repeated. After that the lease ends by itself.
+const RELEASES_MAX: u32 = 3;
+
+/// A lease that nobody has unless the answer arrives.
+#[derive(Debug)]
+pub(crate) struct Undo {
+    leases: Leases,
+    lease: Lease,
+}
+
+impl Undo {
+    pub(crate) fn new(leases: Leases, lease: Lease) -> Self {
+        Self { leases, lease }
+    }
+
+    fn run(self) {
+        tokio::spawn(async move {
+            let key = self.lease.key();
+            tracing::info!(%key, "the client is gone: its lease is released");
+            for attempt in 1..=RELEASES_MAX {
+                match self.leases.release(&self.lease).await {
+                    Ok(_) => return,
+                    Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
+                }
+            }
+        });
+    }
+}
+
+/// The grant on its way over one connection: there is one at most, since answers go one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Transit(Mutex<Option<Cargo>>);
+
+#[derive(Debug)]
+struct Cargo {
+    undo: Undo,
+    written: Option<Instant>,
+}
+
+impl Transit {
+    /// A grant is about to be written.
+    pub(crate) fn carry(&self, undo: Undo) {
+        *lock(&self.0) = Some(Cargo { undo, written: None });
+    }
+
+    /// True if a grant waits to be written.
+    pub(crate) fn is_loaded(&self) -> bool {
+        lock(&self.0).as_ref().is_some_and(|cargo| cargo.written.is_none())
+    }
+
+    /// Something was written.
+    pub(crate) fn wrote(&self) {
+        if let Some(cargo) = &mut *lock(&self.0) {
+            cargo.written = Some(Instant::now());
+        }
+    }
+
+    /// The client said something: it has read the answer before.
+    pub(crate) fn heard(&self) {
+        let mut cargo = lock(&self.0);
+        if cargo.as_ref().is_some_and(|cargo| cargo.written.is_some()) {
+            *cargo = None;
+        }
+    }
+
+    /// The connection broke.
+    pub(crate) fn broke(&self) {
+        let cargo = lock(&self.0).take();
+        if let Some(cargo) = cargo
+            && cargo.written.is_none_or(|written| written.elapsed() < IN_TRANSIT)
+        {
+            cargo.undo.run();
+        }
+    }
+
+    /// The connection is over: finds out whether what was written last has arrived.
+    pub(crate) async fn settle(&self, stream: &TcpStream) {
+        loop {
+            let written = match &*lock(&self.0) {
+                None => return,
+                Some(cargo) => cargo.written,
+            };
+            let Some(written) = written else { return self.broke() };
+            let patience = match look(stream) {
+                Look::Broken => return self.broke(),
+                Look::Talking => return self.heard(),
+                Look::Ended => RESET_AFTER,
+                Look::Open => IN_TRANSIT,
+            };
+            if written.elapsed() >= patience {
+                return self.heard();
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// How a connection stands.
+enum Look {
+    Open,
+    Talking,
+    Ended,
+    Broken,
+}
+
+fn look(stream: &TcpStream) -> Look {
+    if !matches!(stream.take_error(), Ok(None)) {
+        return Look::Broken;
+    }
+    match stream.try_read(&mut [0; 1]) {
+        Ok(0) => Look::Ended,
+        Ok(_) => Look::Talking,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Open,
+        Err(_) => Look::Broken,
+    }
+}

@@ -1,0 +1,92 @@
+//! Looking at locks, and an operator's break.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use distlock::{Cursor, Error};
+
+use crate::auth::Caller;
+use crate::body::{JsonBody, KeyPath, QueryOf};
+use crate::problem::Problem;
+use crate::state::App;
+use crate::wire::{self, BreakRequest, ListQuery, PROBLEM, ProblemBody, Refusals};
+
+/// The longest cursor that is handed on.
+const CURSOR_LEN_MAX: usize = 2_048;
+
+/// Lists the keys that are held or waited for, page by page.
+#[utoipa::path(get, path = "/api/v1/locks", tag = "locks", params(ListQuery),
+    responses(
+        (status = 200, description = "a page", body = wire::LockPage),
+        Refusals))]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    QueryOf(query): QueryOf<ListQuery>,
+) -> Result<Json<wire::LockPage>, Problem> {
+    caller.may_look_at(&query.prefix)?;
+    if query.prefix.len() > distlock::Key::LEN_MAX {
+        return Err(Problem::invalid("a prefix has at most 512 bytes"));
+    }
+    let cursor = match query.cursor {
+        Some(cursor) if cursor.len() > CURSOR_LEN_MAX => {
+            return Err(Problem::invalid("this is no cursor of ours"));
+        }
+        cursor => cursor.map(Cursor),
+    };
+    let page = app.locks.list(&query.prefix, cursor.as_ref()).await?;
+    let locks = page.locks.into_iter().map(|seen| app.watcher.view(seen)).collect();
+    Ok(Json(wire::LockPage { locks, next: page.next.map(|Cursor(next)| next) }))
+}
+
+/// Looks at one key.
+#[utoipa::path(get, path = "/api/v1/locks/{key}", tag = "locks",
+    params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
+    responses(
+        (status = 200, description = "as it stands", body = wire::Lock),
+        Refusals))]
+pub(crate) async fn one(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    KeyPath(key): KeyPath,
+) -> Result<Json<wire::Lock>, Problem> {
+    caller.may_look_at(key.as_str())?;
+    let seen = app.locks.inspect(&key).await?;
+    Ok(Json(app.watcher.view(seen)))
+}
+
+/// Takes a hold away from whoever has it, if its fence is still the one that was seen.
+#[utoipa::path(post, path = "/api/v1/locks/{key}/break", tag = "locks",
+    params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
+    request_body = BreakRequest,
+    responses(
+        (status = 204, description = "broken"),
+        (status = 412, description = "the fence has moved on", body = ProblemBody,
+            content_type = PROBLEM),
+        Refusals))]
+pub(crate) async fn break_hold(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    KeyPath(key): KeyPath,
+    JsonBody(request): JsonBody<BreakRequest>,
+) -> Result<Response, Problem> {
+    caller.may_break()?;
+    let reason = distlock::Label::new("reason", &request.reason)
+        .map_err(|invalid| Problem::invalid(invalid.to_string()))?;
+    match app.locks.break_hold(&key, request.fence).await {
+        Ok(()) => {
+            let token = caller.number;
+            tracing::warn!(%key, fence = request.fence, %reason, token, "an operator broke a hold");
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        Err(Error::NotHeld { .. }) => {
+            let status = StatusCode::PRECONDITION_FAILED;
+            let problem = Problem::new(status, "fence-moved", "The fence has moved on");
+            Err(problem.detail("nobody holds the key under this fence any more: look again"))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,277 @@
+//! The eight ways to run something under a lock, each as one request that answers when it is done.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
+use distlock::{Error, Guard, Key, Locks, Order, Pacing, ReentrantGuard, Waiting, WriteGuard};
+
+use crate::auth::Caller;
+use crate::body::{self, JsonBody};
+use crate::limits::{OPERATION_MAX, TTL, WAIT_MAX, span};
+use crate::problem::Problem;
+use crate::state::{App, Peer};
+use crate::wire::{Done, PROBLEM, PatternRequest, ProblemBody, Refusals, millis};
+
+/// The lease under an operation.
+const TTL_DEFAULT: Duration = Duration::from_secs(25);
+
+/// How long an operation lasts.
+const DURATION_DEFAULT: Duration = Duration::from_secs(15);
+
+/// All but the watchdog hold one lease of a fixed length, so that those who are turned away see it
+/// run out. This late a renewal serves only operations that last almost as long as their lease.
+const RENEW_LATE: f64 = 0.9;
+
+/// A way to lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, utoipa::ToSchema)]
+#[schema(rename_all = "lowercase")]
+enum Pattern {
+    /// One attempt.
+    Simple,
+    /// Attempts with growing pauses.
+    Retry,
+    /// A lease that is renewed for as long as the operation lasts.
+    Watchdog,
+    /// Enters again inside.
+    Reentrant,
+    /// With other readers.
+    Read,
+    /// Without readers.
+    Write,
+    /// In the queue.
+    Fair,
+    /// On a majority of independent servers.
+    Redlock,
+}
+
+impl Pattern {
+    const ALL: [Self; 8] = [
+        Self::Simple,
+        Self::Retry,
+        Self::Watchdog,
+        Self::Reentrant,
+        Self::Read,
+        Self::Write,
+        Self::Fair,
+        Self::Redlock,
+    ];
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Retry => "retry",
+            Self::Watchdog => "watchdog",
+            Self::Reentrant => "reentrant",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Fair => "fair",
+            Self::Redlock => "redlock",
+        }
+    }
+
+    fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
+    }
+
+    /// How long to wait if the client does not say.
+    fn wait(self) -> Duration {
+        match self {
+            Self::Retry => Duration::from_secs(5),
+            Self::Fair => Duration::from_secs(30),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// Runs an operation under a lock: it holds it for `durationMs` and answers when that is over.
+#[utoipa::path(post, path = "/api/locks/{pattern}/{resourceId}", tag = "patterns",
+    params(
+        ("pattern" = Pattern, Path, description = "the way to lock"),
+        ("resourceId" = String, Path, description = "the key, percent-encoded", max_length = 512)),
+    request_body(content = PatternRequest, description = "all members are optional"),
+    responses(
+        (status = 200, description = "done", body = Done),
+        (status = 409, description = "locked", body = ProblemBody,
+            content_type = PROBLEM),
+        (status = 501, description = "the backend cannot do this", body = ProblemBody,
+            content_type = PROBLEM),
+        (status = 503, description = "no quorum, or no backend", body = ProblemBody,
+            content_type = PROBLEM),
+        Refusals))]
+pub(crate) async fn run(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Extension(Peer(peer)): Extension<Peer>,
+    Path((pattern, resource)): Path<(String, String)>,
+    JsonBody(request): JsonBody<PatternRequest>,
+) -> Result<Json<Done>, Problem> {
+    let key = body::key(&resource)?;
+    caller.may_lock(key.as_str())?;
+    let pattern = Pattern::find(&pattern).ok_or_else(|| {
+        let problem = Problem::new(StatusCode::NOT_FOUND, "not-found", "Not Found");
+        problem.detail("there is no such pattern")
+    })?;
+    let operation = Operation::read(&app, pattern, key, request, || format!("http@{}", peer.ip()))?;
+    let _waiting = app.limits.wait(&caller)?;
+    let begun = Instant::now();
+    let outcome = tokio::select! {
+        biased;
+        outcome = operation.acquire() => match outcome {
+            Ok(hold) => Ok(hold),
+            Err(error) => Err(operation.refuse(error).await),
+        },
+        () = app.stop.cancelled() => Err(Problem::stopping()),
+    };
+    app.metrics.acquired(&outcome.as_ref().map(|_| begun.elapsed()));
+    let hold = outcome?;
+    tokio::select! {
+        biased;
+        done = operation.run(hold) => done.map(Json),
+        () = app.stop.cancelled() => Err(Problem::stopping()),
+    }
+}
+
+/// What is to be done under a lock.
+struct Operation {
+    pattern: Pattern,
+    key: Key,
+    locks: Locks,
+    ttl: Duration,
+    duration: Duration,
+    order: Order,
+}
+
+/// What an operation holds.
+enum Hold {
+    Plain(Guard),
+    Write(WriteGuard),
+    /// Twice, the second time inside the first.
+    Nested(ReentrantGuard, ReentrantGuard),
+}
+
+impl Hold {
+    fn guard(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Write(guard) => guard,
+            Self::Nested(outer, _) => outer,
+        }
+    }
+
+    async fn release(self) -> Result<(), Error> {
+        match self {
+            Self::Plain(guard) => guard.release().await?,
+            Self::Write(guard) => guard.release().await?,
+            Self::Nested(outer, inner) => {
+                inner.release().await?;
+                outer.release().await?
+            }
+        };
+        Ok(())
+    }
+}
+
+impl Operation {
+    fn read(
+        app: &App,
+        pattern: Pattern,
+        key: Key,
+        request: PatternRequest,
+        owner: impl FnOnce() -> String,
+    ) -> Result<Self, Problem> {
+        let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
+        let wait = Duration::ZERO..=WAIT_MAX;
+        let wait = span("waitMs", request.wait_ms, pattern.wait(), wait)?;
+        let most = Duration::ZERO..=OPERATION_MAX;
+        let duration =
+            span("durationMs", request.duration_ms, DURATION_DEFAULT.min(ttl / 2), most)?;
+        if pattern != Pattern::Watchdog && duration >= ttl {
+            let why = "durationMs must be shorter than ttlMs: only the watchdog renews its lease";
+            return Err(Problem::invalid(why));
+        }
+        let order = app.default_order();
+        if pattern == Pattern::Redlock && !app.config.quorum {
+            let status = StatusCode::NOT_IMPLEMENTED;
+            let problem = Problem::new(status, "unsupported", "Not supported");
+            return Err(problem.detail(
+                "redlock needs a quorum of independent servers: start the service with \
+                 --backend 'quorum:?node=URL&node=URL&node=URL'",
+            ));
+        }
+        let owner = request.owner.unwrap_or_else(owner);
+        let locks = app.locks.configure(|o| {
+            let o = o.ttl(ttl).max_wait(wait).owner(owner).patience(wait);
+            let o = if pattern == Pattern::Watchdog { o } else { o.renew_at(RENEW_LATE) };
+            if pattern == Pattern::Retry { o.waiting(Waiting::Poll(backoff())) } else { o }
+        })?;
+        Ok(Self { pattern, key, locks, ttl, duration, order })
+    }
+
+    async fn acquire(&self) -> Result<Hold, Error> {
+        let (locks, key) = (&self.locks, &self.key);
+        Ok(match self.pattern {
+            Pattern::Simple
+            | Pattern::Retry
+            | Pattern::Watchdog
+            | Pattern::Fair
+            | Pattern::Redlock => Hold::Plain(locks.mutex(key)?.lock().await?),
+            Pattern::Read => Hold::Plain(locks.rwlock(key)?.order(self.order).read().await?),
+            Pattern::Write => Hold::Write(locks.rwlock(key)?.order(self.order).write().await?),
+            Pattern::Reentrant => {
+                let owner = locks.reentrant(key)?.owner()?;
+                let outer = owner.lock().await?;
+                Hold::Nested(outer, owner.lock().await?)
+            }
+        })
+    }
+
+    /// Holds on for as long as was asked, or until the lock is lost.
+    async fn run(&self, hold: Hold) -> Result<Done, Problem> {
+        let (fence, begun) = (hold.guard().fence(), Instant::now());
+        let done = hold.guard().run(tokio::time::sleep(self.duration)).await;
+        let released = match hold.release().await {
+            // The work was done under the lock, which ends with its lease at the latest.
+            Err(Error::ReleaseUncertain { .. }) => Ok(()),
+            released => released,
+        };
+        match done.and(released) {
+            Ok(()) => Ok(Done {
+                success: true,
+                resource_id: self.key.to_string(),
+                duration_ms: millis(begun.elapsed()),
+                fence,
+            }),
+            Err(error) => {
+                tracing::warn!(key = %self.key, %error, "an operation failed");
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                let problem = Problem::new(status, "failed", "Operation failed");
+                let message = "Failed to complete operation".to_owned();
+                Err(problem.with(|body| body.message = Some(message)))
+            }
+        }
+    }
+
+    /// Why the lock was not to be had. Those who are turned away always learn when to come back.
+    async fn refuse(&self, error: Error) -> Problem {
+        let message = format!("Resource '{}' is being processed by another request", self.key);
+        let retry_after = match &error {
+            Error::Held { retry_after, .. } => *retry_after,
+            // The wait is over without a word about the holder: look.
+            Error::Timeout { source: None, .. } | Error::RetriesExhausted { .. } => {
+                let seen = self.locks.inspect(&self.key).await.ok();
+                seen.and_then(|seen| seen.holders.first().and_then(|holder| holder.expires_in))
+            }
+            _ => return error.into(),
+        };
+        let problem = Problem::from(error).with(|body| body.message = Some(message));
+        problem.retry_after(retry_after.unwrap_or(self.ttl))
+    }
+}
+
+/// Pauses that grow from 50 ms to a second.
+fn backoff() -> Pacing {
+    Pacing::exponential(Duration::from_millis(50), Duration::from_secs(1))
+}

@@ -1,0 +1,165 @@
+//! All locks at a glance, made at most once a second however many look, and bounded.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::State;
+use distlock::Snapshot;
+
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::state::App;
+use crate::sync::lock;
+use crate::wire::{self, BackendState, Point, Refusals, Summary, millis};
+
+/// A summary that is younger than this is good enough.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How many pages of keys are counted; a page has up to 100.
+const PAGES_MAX: usize = 50;
+
+/// How many points of the past are kept, and how far apart they are at least.
+const POINTS_MAX: usize = 150;
+const POINT_EVERY: Duration = Duration::from_secs(2);
+
+/// How many leases are remembered by their length.
+const SPANS_MAX: usize = 20_000;
+
+/// What was seen of the locks so far. Nothing is decided by it.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher {
+    /// One at a time looks; the others wait for what it finds.
+    last: tokio::sync::Mutex<Option<(Instant, Summary)>>,
+    past: Mutex<Past>,
+    /// The longest that was left of each lease, by key and fence.
+    spans: Mutex<HashMap<(String, u64), u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    points: VecDeque<Point>,
+    last: Option<(Instant, u64)>,
+    down_since_ms: Option<u64>,
+}
+
+impl Watcher {
+    /// A key as it stands, with how long its leases are when they are fresh. Stores do not keep
+    /// that: it is what was left of the lease when most was left.
+    pub(crate) fn view(&self, seen: Snapshot) -> wire::Lock {
+        let mut view = wire::Lock::from(seen);
+        let mut spans = lock(&self.spans);
+        if spans.len() + view.holders.len() > SPANS_MAX {
+            spans.clear();
+        }
+        for holder in &mut view.holders {
+            let Some(left) = holder.remaining_ms else { continue };
+            // A lease that was hardly used yet has not been renewed: then this is exact.
+            let fresh = holder.held_ms <= left / 2;
+            let most = if fresh { left + holder.held_ms } else { left };
+            let span = spans.entry((view.key.clone(), holder.fence)).or_insert(most);
+            *span = (*span).max(left);
+            holder.ttl_ms = Some(*span);
+        }
+        view
+    }
+}
+
+/// All locks at a glance.
+#[utoipa::path(get, path = "/api/v1/summary", tag = "locks",
+    responses(
+        (status = 200, description = "at a glance", body = Summary),
+        Refusals))]
+pub(crate) async fn summary(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+) -> Result<Json<Summary>, Problem> {
+    caller.may_read()?;
+    let mut last = app.watcher.last.lock().await;
+    if let Some((at, summary)) = &*last
+        && at.elapsed() < FRESH
+    {
+        return Ok(Json(summary.clone()));
+    }
+    let summary = look(&app, last.as_ref().map(|(_, summary)| summary)).await;
+    *last = Some((Instant::now(), summary.clone()));
+    Ok(Json(summary))
+}
+
+/// Looks at everything once. What cannot be had is left as it was seen last.
+async fn look(app: &App, before: Option<&Summary>) -> Summary {
+    let at_ms = now_ms();
+    let counted = count(app).await;
+    let mut summary = match (counted, before) {
+        (Ok(counted), _) => Summary { at_ms, ..counted },
+        (Err(error), before) => {
+            tracing::warn!(%error, "could not look at the locks");
+            let mut stale = before.cloned().unwrap_or_default();
+            stale.backend.ok = false;
+            Summary { at_ms, ..stale }
+        }
+    };
+    let mut past = lock(&app.watcher.past);
+    past.down_since_ms = match summary.backend.ok {
+        true => None,
+        false => past.down_since_ms.or(Some(at_ms)),
+    };
+    summary.backend.down_since_ms = past.down_since_ms;
+    past.add(&summary, app.locks.stats().grants);
+    summary.points = past.points.iter().copied().collect();
+    summary
+}
+
+impl Past {
+    fn add(&mut self, summary: &Summary, grants: u64) {
+        let since = self.last.map(|(at, _)| at.elapsed());
+        if !summary.backend.ok || since.is_some_and(|since| since < POINT_EVERY) {
+            return;
+        }
+        let more = self.last.map_or(0, |(_, before)| grants.saturating_sub(before));
+        let acquires_per_second =
+            since.map_or(0.0, |since| more as f64 / since.as_secs_f64().max(0.001));
+        self.last = Some((Instant::now(), grants));
+        let Summary { at_ms, held, waiting, .. } = *summary;
+        self.points.push_back(Point { at_ms, held, waiting, acquires_per_second });
+        if self.points.len() > POINTS_MAX {
+            self.points.pop_front();
+        }
+    }
+}
+
+async fn count(app: &App) -> Result<Summary, distlock::Error> {
+    let mut summary = Summary { backend: backend(app).await?, ..Summary::default() };
+    let mut cursor = None;
+    for page in 0.. {
+        if page == PAGES_MAX {
+            summary.truncated = true;
+            break;
+        }
+        let found = app.locks.list("", cursor.as_ref()).await?;
+        found.locks.iter().for_each(|seen| add(&mut summary, seen));
+        cursor = found.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(summary)
+}
+
+fn add(summary: &mut Summary, seen: &Snapshot) {
+    summary.held += u64::from(seen.holders_total > 0);
+    summary.contended += u64::from(seen.waiters_total > 0);
+    summary.waiting += seen.waiters_total;
+    let longest = seen.waiters.iter().map(|waiter| millis(waiter.waited)).max();
+    summary.oldest_wait_ms = summary.oldest_wait_ms.max(longest);
+}
+
+async fn backend(app: &App) -> Result<BackendState, distlock::Error> {
+    let health = app.locks.probe().await?;
+    Ok(BackendState { ok: true, warnings: health.warnings, ..BackendState::default() })
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}

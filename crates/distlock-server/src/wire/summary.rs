@@ -1,0 +1,61 @@
+//! All locks at a glance, for the cards and lines of a dashboard.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// All locks at a glance. At most a second old.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Summary {
+    /// When it was made, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) backend: BackendState,
+    /// Keys that are held.
+    pub(crate) held: u64,
+    /// Keys that somebody waits for.
+    pub(crate) contended: u64,
+    /// Everybody who waits.
+    pub(crate) waiting: u64,
+    /// The longest wait of those who wait now; absent if nobody does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest_wait_ms: Option<u64>,
+    /// There are more keys than were counted.
+    pub(crate) truncated: bool,
+    /// Holds lost in the last 24 h, as far as the journal goes; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lost_24h: Option<u64>,
+    /// Of twenty grants in the last hour one took longer than this; absent without a journal or
+    /// without grants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait_p95_ms: Option<u64>,
+    /// How it was lately, oldest first, at most 150 points.
+    pub(crate) points: Vec<Point>,
+}
+
+/// One moment of the past.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Point {
+    pub(crate) at_ms: u64,
+    pub(crate) held: u64,
+    pub(crate) waiting: u64,
+    /// Grants since the point before it, by the second.
+    pub(crate) acquires_per_second: f64,
+}
+
+/// How the store is.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BackendState {
+    pub(crate) ok: bool,
+    /// Since when it cannot be reached, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) down_since_ms: Option<u64>,
+    /// What an operator should mend.
+    pub(crate) warnings: Vec<String>,
+    /// Servers of a quorum that answer; absent for a single store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes_up: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes: Option<u64>,
+}
