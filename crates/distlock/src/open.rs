@@ -34,11 +34,12 @@ fn open_plain(url: &str) -> Result<Opened, Invalid> {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
     match scheme {
         "memory" => memory(url),
+        "sqlite" => sqlite(url),
         "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => redis(url),
         _ => Err(Invalid::new(
             "URL scheme",
             scheme,
-            "is unknown; known are memory:, redis://, rediss://, redis+unix://, \
+            "is unknown; known are memory:, sqlite:, redis://, rediss://, redis+unix://, \
              redis-sentinel:// and redis-cluster://",
         )),
     }
@@ -82,6 +83,18 @@ fn memory(url: &str) -> Result<Opened, Invalid> {
     }
 }
 
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+fn sqlite(url: &str) -> Result<Opened, Invalid> {
+    let backend = Arc::new(crate::backends::Sqlite::open(url)?);
+    Ok(Opened { backend, journal: None, retention: None })
+}
+
+#[cfg(not(all(feature = "sqlite", target_os = "linux")))]
+fn sqlite(_: &str) -> Result<Opened, Invalid> {
+    let why = "needs Linux and the feature `sqlite` of the crate distlock, which is off";
+    Err(Invalid::new("URL scheme", "sqlite", why))
+}
+
 #[cfg(feature = "redis")]
 fn redis(url: &str) -> Result<Opened, Invalid> {
     Ok(Opened::both(Arc::new(crate::backends::Redis::open(url)?)))
@@ -107,6 +120,7 @@ mod tests {
             ("memory:?journal=maybe", "on or off"),
             ("memory:?journal_entries=0", "between 1 and"),
             ("memory:?journal_days=many", "a number"),
+            ("sqlite:/tmp/x.db?nope=1", "not an option"),
         ] {
             let refused = open(url).map(|_| ()).unwrap_err().to_string();
             assert!(refused.contains(says), "{url}: {refused}");
@@ -115,7 +129,13 @@ mod tests {
 
     #[test]
     fn known_urls_open_without_a_server() {
-        for url in ["memory:", "redis://127.0.0.1:1/", "rediss://h/", "redis+unix:///run/r.sock"] {
+        for url in [
+            "memory:",
+            "sqlite:/nowhere/x.db",
+            "redis://127.0.0.1:1/",
+            "rediss://h/",
+            "redis+unix:///run/r.sock",
+        ] {
             assert!(open(url).is_ok(), "{url}");
         }
     }

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::backends::{Memory, Redis};
+use distlock::backends::{Memory, Redis, Sqlite};
 use distlock_core::{Backend, ManualClock};
 use distlock_testkit::conformance::Subject;
-use distlock_testkit::servers::{RedisCluster, RedisSentinel, RedisServer};
+use distlock_testkit::servers::{RedisCluster, RedisSentinel, RedisServer, TempFolder};
 
 struct MemorySubject {
     clock: ManualClock,
@@ -25,6 +25,30 @@ impl MemorySubject {
 impl Subject for MemorySubject {
     fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
         Box::pin(async { Arc::new(self.store.client()) as Arc<dyn Backend> })
+    }
+
+    fn pass(&self, while_: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move { self.clock.advance(while_) })
+    }
+}
+
+/// A file, and as many clients of it as a promise wants.
+struct SqliteSubject {
+    clock: ManualClock,
+    folder: TempFolder,
+}
+
+impl SqliteSubject {
+    fn new() -> Self {
+        Self { clock: ManualClock::new(), folder: TempFolder::new() }
+    }
+}
+
+impl Subject for SqliteSubject {
+    fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
+        let (file, clock) = (self.folder.path().join("locks.db"), Arc::new(self.clock.clone()));
+        let client = Sqlite::with_clock(&file, "one", clock).expect("there are random bytes");
+        Box::pin(async { Arc::new(client) as Arc<dyn Backend> })
     }
 
     fn pass(&self, while_: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -76,3 +100,4 @@ distlock_testkit::conformance_in_a_row!(redis_bare, super::super::bare());
 distlock_testkit::conformance_in_a_row!(redis_sentinel, super::super::sentinel());
 distlock_testkit::conformance_in_a_row!(redis_cluster, super::super::cluster());
 distlock_testkit::conformance!(memory, MemorySubject::new());
+distlock_testkit::conformance!(sqlite, SqliteSubject::new());

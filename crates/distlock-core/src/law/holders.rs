@@ -3,23 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::parts::Crowd;
 use crate::{Ask, ClaimId, ClientId, Holder, Label, Moment, ReentryId};
 
 /// One holder.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) client: ClientId,
-    pub(super) owner: Label,
-    pub(super) reason: Option<Label>,
-    pub(super) weight: u32,
-    pub(super) capacity: u32,
-    pub(super) group: Option<Label>,
-    pub(super) reentry: Option<ReentryId>,
-    pub(super) fence: u64,
-    pub(super) since: Moment,
-    pub(super) until: Moment,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The client that asked for it.
+    pub client: ClientId,
+    /// The owner's label.
+    pub owner: Label,
+    /// What for.
+    pub reason: Option<Label>,
+    /// How much it holds.
+    pub weight: u32,
+    /// How much there is, as far as this holder is concerned.
+    pub capacity: u32,
+    /// The group of a shared holder.
+    pub group: Option<Label>,
+    /// The thread of work it belongs to.
+    pub reentry: Option<ReentryId>,
+    /// Its fencing token.
+    pub fence: u64,
+    /// When it was granted.
+    pub since: Moment,
+    /// When its lease ends.
+    pub until: Moment,
     /// Released by its owner but kept for a while: it can no longer be renewed.
-    pub(super) kept: bool,
+    pub kept: bool,
 }
 
 impl Held {
@@ -66,21 +77,27 @@ impl Held {
 /// All holders of a key, indexed by what the law asks about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
-    by_id: BTreeMap<ClaimId, Held>,
+    pub(super) by_id: BTreeMap<ClaimId, Held>,
     by_end: BTreeSet<(Moment, ClaimId)>,
     by_reentry: BTreeMap<ReentryId, BTreeSet<ClaimId>>,
     weight: u64,
     exclusive: usize,
+    /// Sharers that are not part of this excerpt.
+    rest: Crowd,
 }
 
 impl Holders {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.by_id.is_empty() && self.rest.count == 0
+    }
+
+    pub(super) fn leave_out(&mut self, rest: Crowd) {
+        self.rest = rest;
     }
 
     /// The sum of the weights held.
     pub(super) fn weight(&self) -> u64 {
-        self.weight
+        self.weight + self.rest.weight
     }
 
     pub(super) fn any_exclusive(&self) -> bool {

@@ -1,5 +1,6 @@
 //! A queue of tickets that knows how many stand before any of them, in logarithmic time.
 
+use super::parts::Rest;
 use crate::Ticket;
 
 /// Tickets in growing order. Leaving marks a slot dead; dead slots are swept out in bulk.
@@ -13,6 +14,8 @@ pub(super) struct Line {
     live: usize,
     /// Every slot before this one is dead.
     front: usize,
+    /// What is not here: a line may be an excerpt of a longer one.
+    rest: Rest,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +26,16 @@ struct Slot {
 
 impl Line {
     pub(super) fn len(&self) -> usize {
-        self.live
+        self.live + self.rest.count
+    }
+
+    pub(super) fn leave_out(&mut self, rest: Rest) {
+        self.rest = rest;
+    }
+
+    /// True if the first of the whole line is here.
+    pub(super) fn knows_its_head(&self) -> bool {
+        self.rest.count == 0 || self.first().is_some_and(|first| first <= self.rest.after)
     }
 
     pub(super) fn first(&self) -> Option<Ticket> {
@@ -37,7 +49,7 @@ impl Line {
     /// How many live tickets are smaller.
     pub(super) fn before(&self, ticket: Ticket) -> usize {
         let mut end = self.slots.partition_point(|slot| slot.ticket < ticket);
-        let mut sum = 0;
+        let mut sum = self.rest.before(ticket);
         while end > 0 {
             sum += self.counts[end - 1] as usize;
             end -= lowest_bit(end);
@@ -82,7 +94,7 @@ impl Line {
 
     fn sweep(&mut self) {
         let tickets: Vec<_> = self.iter().collect();
-        *self = Self::default();
+        *self = Self { rest: self.rest, ..Self::default() };
         for ticket in tickets {
             self.push(ticket);
         }

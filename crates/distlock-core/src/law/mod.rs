@@ -34,7 +34,11 @@
 mod admission;
 mod holders;
 mod line;
+mod parts;
 mod queue;
 mod record;
 
+pub use holders::Held;
+pub use parts::{Changes, Crowd, Parts, Rest};
+pub use queue::Place;
 pub use record::{Notice, Now, Record};

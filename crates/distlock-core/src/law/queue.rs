@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::line::Line;
+use super::parts::Rest;
 use crate::{Ask, ClaimId, ClientId, Moment, Order, ReentryId, Ticket, Waiter};
 
 /// One waiting claim.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) ask: Ask,
-    pub(super) client: ClientId,
-    pub(super) since: Moment,
+pub struct Place {
+    /// What it waits for.
+    pub ask: Ask,
+    /// The client that keeps it alive.
+    pub client: ClientId,
+    /// Since when it waits.
+    pub since: Moment,
 }
 
 impl Place {
@@ -28,26 +32,28 @@ impl Place {
 
 /// What keeps the places of one client alive.
 #[derive(Clone, Debug)]
-struct Heartbeat {
-    until: Moment,
+pub(super) struct Heartbeat {
+    pub(super) until: Moment,
     places: BTreeSet<Ticket>,
+    /// It has places that are not part of this excerpt.
+    has_more: bool,
 }
 
 /// All waiters of a key, indexed by what the law asks about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    by_ticket: BTreeMap<Ticket, Place>,
+    pub(super) by_ticket: BTreeMap<Ticket, Place>,
     by_id: BTreeMap<ClaimId, Ticket>,
     by_reentry: BTreeMap<ReentryId, BTreeSet<Ticket>>,
     exclusive: Line,
     shared: Line,
-    clients: BTreeMap<ClientId, Heartbeat>,
+    pub(super) clients: BTreeMap<ClientId, Heartbeat>,
     by_end: BTreeSet<(Moment, ClientId)>,
 }
 
 impl Queue {
     pub(super) fn len(&self) -> usize {
-        self.by_ticket.len()
+        self.exclusive.len() + self.shared.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -108,7 +114,26 @@ impl Queue {
             for ticket in places.unwrap_or_default() {
                 self.remove(ticket);
             }
+            self.clients.remove(&client);
+            self.by_end.remove(&(until, client));
         }
+    }
+
+    /// Says of a client until when it lives, and whether it has places beyond this excerpt.
+    pub(super) fn note(&mut self, client: ClientId, until: Moment, has_more: bool) {
+        self.clients.insert(client, Heartbeat { until, places: BTreeSet::new(), has_more });
+        self.by_end.insert((until, client));
+    }
+
+    /// Says of each line what is not part of this excerpt.
+    pub(super) fn leave_out(&mut self, exclusive: Rest, shared: Rest) {
+        self.exclusive.leave_out(exclusive);
+        self.shared.leave_out(shared);
+    }
+
+    /// True if whoever is first in either line is part of this excerpt.
+    pub(super) fn knows_its_head(&self) -> bool {
+        self.exclusive.knows_its_head() && self.shared.knows_its_head()
     }
 
     /// The place that the order serves next.
@@ -167,10 +192,11 @@ impl Queue {
     }
 
     fn join(&mut self, client: ClientId, ticket: Ticket, until: Moment) {
-        let beat = self
-            .clients
-            .entry(client)
-            .or_insert_with(|| Heartbeat { until, places: BTreeSet::new() });
+        let beat = self.clients.entry(client).or_insert_with(|| Heartbeat {
+            until,
+            places: BTreeSet::new(),
+            has_more: false,
+        });
         beat.places.insert(ticket);
         self.by_end.remove(&(beat.until, client));
         beat.until = beat.until.max(until);
@@ -181,7 +207,7 @@ impl Queue {
         let Some(beat) = self.clients.get_mut(&client) else { return Moment::ORIGIN };
         beat.places.remove(&ticket);
         let until = beat.until;
-        if beat.places.is_empty() {
+        if beat.places.is_empty() && !beat.has_more {
             self.clients.remove(&client);
             self.by_end.remove(&(until, client));
         }

@@ -53,7 +53,7 @@ pub struct Record {
     pub(super) order: Order,
     pub(super) holders: Holders,
     pub(super) queue: Queue,
-    graves: BTreeMap<ClaimId, Moment>,
+    pub(super) graves: BTreeMap<ClaimId, Moment>,
     graves_by_end: BTreeSet<(Moment, ClaimId)>,
     /// The last fence or ticket.
     counter: u64,
@@ -300,7 +300,7 @@ impl Record {
         self.counter
     }
 
-    fn bury(&mut self, id: ClaimId, until: Moment) {
+    pub(super) fn bury(&mut self, id: ClaimId, until: Moment) {
         // A second burial never shortens the first.
         let before = self.graves.get(&id).copied();
         let until = before.map_or(until, |before| before.max(until));

@@ -4,7 +4,11 @@ mod memory;
 #[cfg(feature = "redis")]
 mod redis;
 mod ring;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+mod sqlite;
 
 pub use memory::Memory;
 #[cfg(feature = "redis")]
 pub use redis::Redis;
+#[cfg(all(feature = "sqlite", target_os = "linux"))]
+pub use sqlite::Sqlite;

@@ -1,0 +1,1 @@
+SELECT name, boot, counter, ceiling FROM store

@@ -1,0 +1,132 @@
+//! A handle to the thread that owns the file.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use distlock_core::{ClientId, Fault, Push};
+use rusqlite::Result;
+use tokio::sync::{broadcast, mpsc};
+
+use super::boot::Boot;
+use super::config::Config;
+use super::job::{Access, Job};
+use super::session::Session;
+use super::worker::{Shared, Worker};
+use crate::sync::lock;
+
+/// How many calls may be on their way to the thread.
+const JOBS_MAX: usize = 1024;
+
+/// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
+const PUSHES_MAX: usize = 1024;
+
+/// One client of a file. Whatever is to be done with the file is done by a thread of its own, so
+/// that no runtime waits for a disk, and in the sequence in which it was asked for, so that a
+/// release comes after the acquire it ends, even if the caller of that one has gone.
+#[derive(Debug)]
+pub(super) struct Store {
+    config: Config,
+    boot: Option<Boot>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// The thread, and the process in which it runs: none of its forks has it.
+#[derive(Clone, Debug)]
+struct Thread {
+    jobs: mpsc::Sender<Job>,
+    process: u32,
+}
+
+impl Store {
+    /// A store that is opened, and whose thread is started, with the first call.
+    pub(super) fn new(config: Config, boot: Option<Boot>) -> Result<Self, Fault> {
+        let shared = Shared {
+            client: ClientId::random()?,
+            pushes: broadcast::channel(PUSHES_MAX).0,
+            listens: AtomicBool::new(false),
+            is_deaf: AtomicBool::new(false),
+            inode: AtomicU64::new(0),
+        };
+        Ok(Self { config, boot, shared: Arc::new(shared), thread: Mutex::new(None) })
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(super) fn client(&self) -> ClientId {
+        self.shared.client
+    }
+
+    /// The number of the file, the same for all paths that lead to it.
+    pub(super) fn inode(&self) -> u64 {
+        self.shared.inode.load(Ordering::SeqCst)
+    }
+
+    /// True unless it turned out that clients cannot be told anything.
+    pub(super) fn can_push(&self) -> bool {
+        !self.shared.is_deaf.load(Ordering::SeqCst)
+    }
+
+    /// Does some work inside a transaction. `action` completes "could not …". If the transaction
+    /// is rolled back, the work is done again or the call is a fault.
+    ///
+    /// Dropping the future does not stop work that is on its way.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        access: Access,
+        work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let within = self.config.response_timeout;
+        let late = || {
+            let text = format!("{}: no answer in {within:?}", self.config.file.display());
+            Fault::transient(action, text)
+        };
+        let thread = self.thread(action)?;
+        let (job, answer) = Job::new(action, access, Instant::now() + within, work);
+        let answered = async {
+            // Only a thread that has died drops a job or refuses one.
+            let died = || Fault::transient(action, "the thread that owns the file has ended");
+            thread.jobs.send(job).await.map_err(|_| died())?;
+            answer.await.map_err(|_| died())?
+        };
+        tokio::time::timeout(within, answered).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Hears of grants and breaks from now on.
+    pub(super) fn listen(&self) -> broadcast::Receiver<Push> {
+        let receiver = self.shared.pushes.subscribe();
+        if !self.shared.listens.swap(true, Ordering::SeqCst)
+            && let Ok(thread) = self.thread("listen")
+        {
+            // The thread looks at the flag before every job. If it has too many to take this one,
+            // the next one will do.
+            let deadline = Instant::now() + self.config.response_timeout;
+            let (job, _) = Job::new("listen", Access::Read, deadline, |_| Ok(()));
+            let _ = thread.jobs.try_send(job);
+        }
+        receiver
+    }
+
+    /// The thread, started if it is not there.
+    fn thread(&self, action: &'static str) -> Result<Thread, Fault> {
+        let mut slot = lock(&self.thread);
+        let process = std::process::id();
+        match &*slot {
+            Some(thread) if thread.process != process => {
+                let why = "this process was forked from the one that opened the file of locks: \
+                           open it again";
+                return Err(Fault::permanent(action, why));
+            }
+            Some(thread) if !thread.jobs.is_closed() => return Ok(thread.clone()),
+            _ => {}
+        }
+        let (jobs, inbox) = mpsc::channel(JOBS_MAX);
+        let worker = Worker::new(self.config.clone(), self.boot.clone(), Arc::clone(&self.shared));
+        worker.start(inbox).map_err(|error| Fault::transient(action, error))?;
+        Ok(slot.insert(Thread { jobs, process }).clone())
+    }
+}

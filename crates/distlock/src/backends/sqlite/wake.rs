@@ -1,0 +1,194 @@
+//! Telling the clients of other processes: a socket each, in a folder beside the file.
+//!
+//! A message that is lost costs its receiver one heartbeat and nothing else. So nobody waits for
+//! anybody here: what cannot be sent at once is not sent.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use distlock_core::law::Notice;
+use distlock_core::{ClaimId, ClientId, Push};
+use tokio::sync::broadcast;
+
+/// The longest address of a socket that every Unix takes.
+const ADDRESS_MAX: usize = 100;
+
+/// How many pushes go into one message.
+const PUSHES_MAX: usize = 500;
+
+/// The size of one push in a message: kind, claim, ticket, fence.
+const PUSH_LEN: usize = 1 + 16 + 8 + 8;
+
+/// How old the socket of a dead client is before it is removed. One that was just made may not be
+/// listened to yet.
+const STALE_AFTER: Duration = Duration::from_secs(60);
+
+/// How many sockets one client looks at when it comes.
+const SWEPT_MAX: usize = 100;
+
+/// The folder of sockets beside a file of locks.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    path: PathBuf,
+    /// Open, so that sockets in it have short names however long its own is.
+    folder: File,
+    outgoing: UnixDatagram,
+}
+
+impl Sockets {
+    /// The folder that belongs to a file; made if it is not there.
+    pub(super) fn beside(file: &Path) -> io::Result<Self> {
+        let mut path = file.as_os_str().to_owned();
+        path.push("-sockets");
+        let path = PathBuf::from(path);
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let (folder, outgoing) = (File::open(&path)?, UnixDatagram::unbound()?);
+        outgoing.set_nonblocking(true)?;
+        Ok(Self { path, folder, outgoing })
+    }
+
+    /// Tells each client what concerns it.
+    pub(super) fn tell(&self, notices: &[Notice]) {
+        let mut clients: Vec<_> = notices.iter().map(|notice| notice.to).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        for client in clients {
+            let pushes = notices.iter().filter(|notice| notice.to == client);
+            let encoded: Vec<_> = pushes.filter_map(|notice| encode(notice.push)).collect();
+            let address = self.address(&client.reveal());
+            for message in encoded.chunks(PUSHES_MAX) {
+                // A client that does not listen learns of it with its next heartbeat.
+                let _ = self.outgoing.send_to(&message.concat(), &address);
+            }
+        }
+    }
+
+    /// Opens the socket of a client, and passes on what comes in until the bell is dropped.
+    pub(super) fn listen(
+        &self,
+        client: ClientId,
+        pushes: broadcast::Sender<Push>,
+    ) -> io::Result<Bell> {
+        self.sweep();
+        let (name, ended) = (client.reveal(), Arc::new(AtomicBool::new(false)));
+        let socket = UnixDatagram::bind(self.address(&name))?;
+        let bell = Bell { file: self.path.join(name), ended: Arc::clone(&ended) };
+        let wake = thread::Builder::new().name("distlock-wake".to_owned());
+        wake.spawn(move || pass_on(&socket, &ended, &pushes))?;
+        Ok(bell)
+    }
+
+    /// Removes the sockets of clients that died.
+    fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        for entry in entries.flatten().take(SWEPT_MAX) {
+            let age = entry.metadata().and_then(|data| data.modified()).map(|at| at.elapsed());
+            let is_old = matches!(age, Ok(Ok(age)) if age > STALE_AFTER);
+            if is_old && is_dead(&self.address(&entry.file_name().to_string_lossy())) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Where a socket is, in as few bytes as an address may have.
+    fn address(&self, name: &str) -> PathBuf {
+        let plain = self.path.join(name);
+        if plain.as_os_str().len() <= ADDRESS_MAX {
+            return plain;
+        }
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
+    }
+}
+
+/// True if nobody listens there.
+fn is_dead(address: &Path) -> bool {
+    let connected = UnixDatagram::unbound().and_then(|probe| probe.connect(address));
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// A socket that is listened to. Dropping it ends that.
+#[derive(Debug)]
+pub(super) struct Bell {
+    file: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // An empty message wakes the listener. If its queue is full it is awake.
+        if let Ok(socket) = UnixDatagram::unbound()
+            && socket.set_nonblocking(true).is_ok()
+        {
+            let _ = socket.send_to(&[], &self.file);
+        }
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn pass_on(socket: &UnixDatagram, ended: &AtomicBool, pushes: &broadcast::Sender<Push>) {
+    let mut buffer = vec![0; PUSHES_MAX * PUSH_LEN];
+    while let Ok(len) = socket.recv(&mut buffer) {
+        if ended.load(Ordering::SeqCst) {
+            return;
+        }
+        for push in buffer[..len].chunks_exact(PUSH_LEN).filter_map(decode) {
+            // Nobody listening is no error: the heartbeat tells.
+            let _ = pushes.send(push);
+        }
+    }
+}
+
+fn encode(push: Push) -> Option<[u8; PUSH_LEN]> {
+    let (kind, id, ticket, fence) = match push {
+        Push::Granted { id, ticket, fence } => (b'g', id, ticket, fence),
+        Push::Broken { id } => (b'b', id, 0, 0),
+        _ => return None,
+    };
+    let mut bytes = [kind; PUSH_LEN];
+    bytes[1..17].copy_from_slice(id.as_bytes());
+    bytes[17..25].copy_from_slice(&ticket.to_be_bytes());
+    bytes[25..].copy_from_slice(&fence.to_be_bytes());
+    Some(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Option<Push> {
+    let (kind, rest) = bytes.split_first()?;
+    let id = ClaimId::from_bytes(rest.get(..16)?.try_into().ok()?);
+    let number = |at: usize| {
+        let bytes = rest.get(at..at + 8)?;
+        Some(u64::from_be_bytes(bytes.try_into().ok()?))
+    };
+    match kind {
+        b'g' => Some(Push::Granted { id, ticket: number(16)?, fence: number(24)? }),
+        b'b' => Some(Push::Broken { id }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_push_arrives_as_it_was_sent() {
+        let id = ClaimId::random().unwrap();
+        for push in [Push::Granted { id, ticket: 7, fence: u64::MAX >> 11 }, Push::Broken { id }] {
+            assert_eq!(decode(&encode(push).unwrap()), Some(push));
+        }
+        assert_eq!(encode(Push::Interrupted), None);
+        assert_eq!(decode(&[b'x'; PUSH_LEN]), None);
+        assert_eq!(decode(b"g"), None);
+    }
+}

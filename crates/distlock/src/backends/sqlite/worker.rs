@@ -1,0 +1,178 @@
+//! The thread that owns the connection: calls go through it one after the other, in sequence.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use distlock_core::law::Notice;
+use distlock_core::{ClientId, Fault, Push};
+use rusqlite::ErrorCode;
+use tokio::sync::{broadcast, mpsc};
+
+use super::boot::Boot;
+use super::config::Config;
+use super::database::Database;
+use super::faults;
+use super::job::Job;
+use super::wake::{Bell, Sockets};
+
+/// How many calls share a transaction at most. Others write only between two of them.
+const GROUP_MAX: usize = 64;
+
+/// What the thread and its handle share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) client: ClientId,
+    pub(super) pushes: broadcast::Sender<Push>,
+    /// Somebody wants to hear pushes.
+    pub(super) listens: AtomicBool,
+    /// Pushes do not work on this disk.
+    pub(super) is_deaf: AtomicBool,
+    /// The number of the file, once it is open.
+    pub(super) inode: std::sync::atomic::AtomicU64,
+}
+
+/// The thread's own.
+pub(super) struct Worker {
+    config: Config,
+    /// A clock of one's own; otherwise the machine's.
+    boot: Option<Boot>,
+    shared: Arc<Shared>,
+    database: Option<Database>,
+    sockets: Option<Sockets>,
+    bell: Option<Bell>,
+}
+
+impl Worker {
+    pub(super) fn new(config: Config, boot: Option<Boot>, shared: Arc<Shared>) -> Self {
+        Self { config, boot, shared, database: None, sockets: None, bell: None }
+    }
+
+    /// Starts the thread. It ends when nobody can send it jobs any more and it has done the last.
+    pub(super) fn start(mut self, mut jobs: mpsc::Receiver<Job>) -> io::Result<()> {
+        let thread = thread::Builder::new().name("distlock-sqlite".to_owned());
+        let started = thread.spawn(move || {
+            while let Some(first) = jobs.blocking_recv() {
+                let mut group = vec![first];
+                while group.len() < GROUP_MAX
+                    && let Ok(next) = jobs.try_recv()
+                {
+                    group.push(next);
+                }
+                self.serve(group);
+            }
+        });
+        started.map(drop)
+    }
+
+    fn serve(&mut self, mut group: Vec<Job>) {
+        let now = Instant::now();
+        // Their callers have given up on them.
+        group.retain(|job| job.deadline > now);
+        let Err(trouble) = self.transact(&mut group) else {
+            group.into_iter().for_each(|job| job.answer(Ok(())));
+            return;
+        };
+        if group.len() > 1 && !trouble.concerns_all() {
+            // One of them spoils it for the others, which may do better alone.
+            group.into_iter().for_each(|job| self.serve(vec![job]));
+            return;
+        }
+        for job in group {
+            let fault = trouble.fault(&self.config, job.action);
+            job.answer(Err(fault));
+        }
+    }
+
+    /// Runs a group in one transaction, and tells whom it concerns.
+    fn transact(&mut self, group: &mut [Job]) -> Result<(), Trouble> {
+        let Some(deadline) = group.iter().map(|job| job.deadline).min() else { return Ok(()) };
+        let database = self.open(deadline)?;
+        match database.transact(group) {
+            Ok(notices) => self.tell(&notices),
+            Err(error) => {
+                if faults::ends_connection(&error) {
+                    self.database = None;
+                }
+                return Err(Trouble::InUse(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The database, opened if it is not.
+    fn open(&mut self, deadline: Instant) -> Result<&Database, Trouble> {
+        let database = match self.database.take().filter(Database::is_in_place) {
+            Some(database) => database,
+            None => {
+                let boot = self.boot.clone().map_or_else(Boot::of_machine, Ok);
+                let opened = boot.and_then(|boot| Database::open(&self.config, boot, deadline));
+                let database = opened.map_err(Trouble::NotOpened)?;
+                self.shared.inode.store(database.inode(), Ordering::SeqCst);
+                database
+            }
+        };
+        self.listen();
+        Ok(self.database.insert(database))
+    }
+
+    /// Listens from now on, if somebody wants to hear anything.
+    fn listen(&mut self) {
+        if self.bell.is_some() || !self.shared.listens.load(Ordering::SeqCst) {
+            return;
+        }
+        let (client, pushes) = (self.shared.client, self.shared.pushes.clone());
+        let bell = self.sockets().and_then(|sockets| sockets.listen(client, pushes));
+        self.shared.is_deaf.store(bell.is_err(), Ordering::SeqCst);
+        self.bell = bell.ok();
+    }
+
+    fn tell(&mut self, notices: &[Notice]) {
+        let own = |notice: &Notice| notice.to == self.shared.client;
+        for notice in notices.iter().copied().filter(own) {
+            // Nobody listening is no error: the heartbeat tells.
+            let _ = self.shared.pushes.send(notice.push);
+        }
+        let others: Vec<_> = notices.iter().copied().filter(|notice| !own(notice)).collect();
+        if !others.is_empty()
+            && let Ok(sockets) = self.sockets()
+        {
+            sockets.tell(&others);
+        }
+    }
+
+    fn sockets(&mut self) -> io::Result<&Sockets> {
+        let sockets = match self.sockets.take() {
+            Some(sockets) => sockets,
+            None => Sockets::beside(&self.config.file)?,
+        };
+        Ok(self.sockets.insert(sockets))
+    }
+}
+
+/// Why jobs were not done.
+enum Trouble {
+    /// The file cannot be opened.
+    NotOpened(Fault),
+    /// The transaction failed.
+    InUse(rusqlite::Error),
+}
+
+impl Trouble {
+    /// True if every job on its own would have met the same.
+    fn concerns_all(&self) -> bool {
+        match self {
+            Self::NotOpened(_) => true,
+            Self::InUse(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
+        }
+    }
+
+    fn fault(&self, config: &Config, action: &'static str) -> Fault {
+        match self {
+            Self::NotOpened(fault) => fault.clone(),
+            Self::InUse(error) => faults::fault(action, &config.file, error),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The file of locks: against the law, between processes, and when things go wrong.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod differ;
