@@ -4,7 +4,7 @@ CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
 
-.PHONY: help setup test unit doctest ci fmt clippy doc deny bench soak clean
+.PHONY: help setup test unit doctest ci fmt clippy doc deny bench model soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -48,6 +48,9 @@ endif
 bench: ## measure; tables go to the terminal, target/bench/report.json and docs/benchmarks.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked
 	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
+
+model: ## explore the models at length; tables and traces go to the terminal and docs/models.md
+	$(CARGO) run --release --locked -p distlock-testkit --features models --example models docs/models.md
 
 soak: ## the random tests again, much longer
 	DISTLOCK_LAW_STEPS=3000000 $(CARGO) test --release -p distlock-core --test law --locked

@@ -6,6 +6,7 @@
 //! - [`Scripted`] answers what a test tells it to; [`Faulty`] loses, delays and repeats messages.
 //! - [`history`]: records what clients saw and checks exclusion, order and fences.
 //! - [`differ`]: random operations, a backend against the law.
+//! - `models` (a feature of that name): the protocol for a model checker, with mutants.
 //! - [`sweep`]: drops a future after every possible number of polls.
 
 pub mod conformance;
@@ -13,6 +14,8 @@ pub mod differ;
 mod faulty;
 pub mod history;
 pub mod journal;
+#[cfg(feature = "models")]
+pub mod models;
 mod rng;
 mod scripted;
 pub mod servers;

@@ -1,0 +1,148 @@
+//! Fences over a quorum: a proposal, the highest vote of a majority, written back while still the
+//! owner; and nodes that forget.
+//!
+//! Without clocks a lease may vanish at any moment, and fences must grow all the same. With clocks
+//! it lasts as long as its owner relies on it, unless its node forgets; then no two may hold.
+
+mod state;
+mod step;
+
+use super::check::World;
+use state::Phase;
+pub(super) use state::State;
+pub(super) use step::Step;
+
+/// A mistake that a client or a node could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mistake {
+    /// The highest vote counts at once, wherever it is stored.
+    NoWriteBack,
+    /// A node stores what is written back whoever owns it now.
+    WriteBackByAnybody,
+    /// A node that forgot votes at once.
+    NoQuarantine,
+    /// A node that forgot votes after its quarantine with the counter it woke up with.
+    NoReseed,
+    /// A node that forgot asks the others at once, and not at the end of its quarantine.
+    ReseedEarly,
+}
+
+/// How many there are and what can go wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Quorum {
+    pub(super) nodes: usize,
+    pub(super) clients: usize,
+    /// Leases last as long as their owner relies on them.
+    pub(super) clocks: bool,
+    /// How often a node may forget.
+    pub(super) restarts: u8,
+    /// What clients propose: any value must be safe.
+    pub(super) proposals: &'static [u8],
+    pub(super) mistake: Option<Mistake>,
+}
+
+impl Quorum {
+    fn majority(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+
+    fn is_right(&self) -> bool {
+        self.mistake.is_none()
+    }
+
+    fn client_steps(&self, who: usize, state: &State, steps: &mut Vec<Step>) {
+        let client = &state.clients[who];
+        let cells = || state.nodes.iter().enumerate().map(|(at, node)| (at, &node.cells[who]));
+        match client.phase {
+            Phase::Idle => {
+                steps.extend(self.proposals.iter().map(|&least| Step::Start { who, least }));
+                return;
+            }
+            Phase::Asking => {
+                if cells().filter(|(_, cell)| cell.vote > 0).count() >= self.majority() {
+                    steps.push(Step::Decide { who });
+                }
+            }
+            Phase::Writing { .. } => {
+                let laggards = cells().filter(|(_, cell)| cell.vote > 0 && !cell.stored);
+                steps.extend(laggards.map(|(at, _)| Step::WriteBack { who, at }));
+            }
+            Phase::Holding { .. } => steps.push(Step::End { who }),
+            Phase::Over => {}
+        }
+        if client.phase == Phase::Asking || client.phase == Phase::Over {
+            let open = cells().filter(|(at, cell)| !cell.asked && state.nodes[*at].votes());
+            steps.extend(open.map(|(at, _)| Step::Vote { who, at }));
+        }
+        if matches!(client.phase, Phase::Asking | Phase::Writing { .. }) {
+            steps.push(Step::End { who });
+        }
+    }
+
+    fn node_steps(&self, at: usize, state: &State, steps: &mut Vec<Step>) {
+        let node = &state.nodes[at];
+        if let Some(owner) = node.owner
+            && (!self.clocks || state.clients[owner].phase == Phase::Over)
+        {
+            steps.push(Step::Vanish { at });
+        }
+        if state.restarts < self.restarts {
+            steps.push(Step::Forget { at });
+        }
+        let Some(quarantine) = &node.quarantine else { return };
+        let over = quarantine.before.iter().all(|who| state.clients[*who].phase == Phase::Over);
+        if over || self.mistake == Some(Mistake::ReseedEarly) {
+            let others = (0..self.nodes).filter(|other| {
+                *other != at && state.nodes[*other].votes() && !quarantine.asked.contains(other)
+            });
+            steps.extend(others.map(|from| Step::Reseed { at, from }));
+        }
+        let seeded = quarantine.asked.len() >= self.majority();
+        if over && (seeded || self.mistake == Some(Mistake::NoReseed)) {
+            steps.push(Step::Rejoin { at });
+        }
+    }
+}
+
+impl World for Quorum {
+    type State = State;
+    type Step = Step;
+
+    fn start(&self) -> State {
+        State::new(self)
+    }
+
+    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+        (0..self.clients).for_each(|who| self.client_steps(who, state, steps));
+        (0..self.nodes).for_each(|at| self.node_steps(at, state, steps));
+    }
+
+    fn after(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        match step {
+            Step::Start { who, least } => state.start(who, least),
+            Step::Vote { who, at } => state.vote(who, at),
+            Step::Decide { who } => state.decide(who, self),
+            Step::WriteBack { who, at } => state.write_back(who, at, self),
+            Step::End { who } => state.clients[who].phase = Phase::Over,
+            Step::Vanish { at } => state.nodes[at].vanish(),
+            Step::Forget { at } => state.forget(at, self),
+            Step::Reseed { at, from } => state.reseed(at, from),
+            Step::Rejoin { at } => state.nodes[at].rejoin(),
+        }
+        if self.restarts == 0 && self.is_right() {
+            // Nodes that know nothing of each other may change places; where there is a story to
+            // tell they keep their numbers.
+            state.nodes.sort_unstable_by(state::Node::order);
+        }
+        Some(state)
+    }
+
+    fn broken(&self, state: &State) -> Option<&'static str> {
+        let holders = state.clients.iter().filter(|client| client.holds()).count();
+        if self.clocks && holders > 1 {
+            return Some("two clients hold at once");
+        }
+        state.broken
+    }
+}
