@@ -11,6 +11,7 @@ mod renewal;
 mod report;
 mod round;
 mod server;
+mod sqlite;
 mod targets;
 mod uncontended;
 mod worker;
@@ -20,17 +21,18 @@ use std::path::Path;
 use crate::report::Report;
 use crate::round::Effort;
 
-const USAGE: &str = "usage: distlock-bench [--quick] [--only uncontended,handover,renewal,crowd]";
+const USAGE: &str = "usage: distlock-bench [--quick] [--only uncontended,handover,renewal,crowd,sqlite]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
 
 /// The workloads, by the names that `--only` takes.
-const WORKLOADS: [(&str, Workload); 4] = [
+const WORKLOADS: [(&str, Workload); 5] = [
     ("uncontended", uncontended::measure),
     ("handover", handover::measure),
     ("renewal", renewal::measure),
     ("crowd", crowd::measure),
+    ("sqlite", sqlite::measure),
 ];
 
 fn main() -> Result<(), String> {

@@ -26,7 +26,7 @@ impl std::fmt::Display for Bound {
 }
 
 /// Every promised metric.
-pub(crate) const TARGETS: [(&str, Bound); 15] = [
+pub(crate) const TARGETS: [(&str, Bound); 17] = [
     ("uncontended_1_vs_limit", Bound::AtLeast(0.92)),
     ("uncontended_64_vs_limit", Bound::AtLeast(0.8)),
     ("uncontended_64_vs_rslock", Bound::AtLeast(1.1)),
@@ -41,6 +41,8 @@ pub(crate) const TARGETS: [(&str, Bound); 15] = [
     ("renew_tasks", Bound::AtMost(1.0)),
     ("renew_server_block_ms", Bound::AtMost(0.2)),
     ("grant_cost_100k_vs_10", Bound::AtMost(2.0)),
+    ("sqlite_uncontended_per_s", Bound::AtLeast(5000.0)),
+    ("sqlite_handover_p50_ms", Bound::AtMost(10.0)),
     ("idle_waiters_server_core", Bound::AtMost(0.05)),
 ];
 

@@ -3,4 +3,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod clocks;
 mod differ;
+mod files;
+mod peer;
+mod processes;
+mod support;
+mod trouble;
+mod wire;
