@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{FaultKind, How, Key, Outcome, Renewal, Standing};
+use distlock_core::{Fault, FaultKind, How, Key, Outcome, Renewal, Standing};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::engine::{Grant, release, renew};
 use crate::keeper::hold::Hold;
@@ -222,7 +223,10 @@ impl Guard {
             bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
         };
         let claim = self.hold.claim.clone();
-        let outcome = release(&*self.keeper.backend, claim, how, RELEASE_MAX).await;
+        let span = self.hold.release_span();
+        let outcome = release(&*self.keeper.backend, claim, how, RELEASE_MAX);
+        let outcome = outcome.instrument(span.clone()).await;
+        span.record("outcome", outcome_word(&outcome));
         self.settled = true;
         match (outcome, self.loss()) {
             (Err(source), loss) => {
@@ -296,6 +300,15 @@ impl Guard {
     /// A lost lease with a lock delay has to run out by itself, or the delay would be none.
     fn has_to_run_out(&self) -> bool {
         !self.hold.settings.lock_delay.is_zero()
+    }
+}
+
+/// What came of a release, in a word.
+fn outcome_word(outcome: &Result<Outcome, Fault>) -> &'static str {
+    match outcome {
+        Ok(Outcome::WasHeld) => "released",
+        Ok(_) => "gone",
+        Err(_) => "failed",
     }
 }
 

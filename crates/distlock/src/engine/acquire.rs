@@ -11,6 +11,7 @@ use std::time::Duration;
 use distlock_core::{
     Answer, Ask, Busy, ClaimId, Confirmed, Fault, Key, Moment, Renewal, Ticket, Waiting as Standing,
 };
+use tracing::Instrument;
 
 use super::Grant;
 use super::armed::Armed;
@@ -52,6 +53,7 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     let last_fault = LastFault::default();
     let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
     let attempts = Attempts::new(keeper, request, &seen, started, Arc::clone(&last_fault)).run();
+    let attempts = attempts.instrument(seen.span.clone());
     let result = match limit {
         Limit::Once | Limit::Forever => attempts.await,
         Limit::For(max_wait) => tokio::select! {
@@ -289,7 +291,6 @@ impl<'a> Attempts<'a> {
             return Ok(None);
         };
         let Busy { ahead, retry_after, .. } = busy;
-        self.keeper.observer.emit(|| Event::Waiting { key: self.key(), ahead });
         self.wait_for_turn(Standing { ticket, ahead, retry_after }, sent_at).await
     }
 
@@ -315,6 +316,9 @@ impl<'a> Attempts<'a> {
                 return Err(Error::Timeout { key: self.key(), waited, source: None });
             }
         };
+        if let Verdict::Granted { by, .. } = verdict {
+            self.seen.woken(by);
+        }
         match verdict {
             // With little time left, or if nobody is going to renew it, asking again under the same
             // claim extends the grant to the full ttl.
@@ -323,7 +327,7 @@ impl<'a> Attempts<'a> {
             {
                 Ok(None)
             }
-            Verdict::Granted { fence, until } => {
+            Verdict::Granted { fence, until, .. } => {
                 let (renew_at, ticket) = (self.soon_after_a_push(until), Some(standing.ticket));
                 Ok(Some(Granted { fence, until, renew_at, ticket, replicas: 0 }))
             }

@@ -7,6 +7,7 @@ use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
 use super::plan::{Asked, Effect, Verdict};
 use super::table::{Entry, Kind, Table};
 use crate::Reason;
+use crate::observe::Wake;
 use crate::sync::lock;
 
 /// How many pushes are kept for claims whose first answer is still on its way.
@@ -102,7 +103,8 @@ impl Table {
                 return self.set_timer(id, next);
             }
             Ok(Standing::Held { fence }) => {
-                Verdict::Granted { fence, until: place.held_until(sent_at) }
+                let (until, by) = (place.held_until(sent_at), Wake::Heartbeat);
+                Verdict::Granted { fence, until, by }
             }
             Ok(_) => Verdict::Gone,
             Err(fault) => {
@@ -140,7 +142,7 @@ impl Table {
             // push of an earlier grant, long expired, would make two holders.
             Some(Kind::Waiting(waiter)) if waiter.place.ticket == ticket => {
                 let until = waiter.place.grant_until();
-                self.tell(id, &Verdict::Granted { fence, until });
+                self.tell(id, &Verdict::Granted { fence, until, by: Wake::Push });
             }
             Some(_) => {}
             // It may have overtaken the answer to its own ask.

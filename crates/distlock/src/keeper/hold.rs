@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use distlock_core::{Claim, Clock, Mode, Moment, VisitId, What};
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
+use tracing::field::Empty;
 
 use super::latch::{End, Latch};
 use crate::Reason;
@@ -34,6 +36,7 @@ pub(crate) struct Hold {
     failing: AtomicBool,
     mode: Mode,
     visit: Option<VisitId>,
+    span: Span,
     clock: Arc<dyn Clock>,
     observer: Arc<Observer>,
 }
@@ -46,6 +49,13 @@ impl Hold {
         observer: Arc<Observer>,
     ) -> Self {
         let since = clock.now();
+        let span = tracing::debug_span!(
+            "lock.hold",
+            key = %grant.claim.key,
+            owner = %settings.owner,
+            fence = grant.fence,
+            outcome = Empty,
+        );
         let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
         Self {
             claim: grant.claim.clone(),
@@ -62,6 +72,7 @@ impl Hold {
             failing: AtomicBool::new(false),
             mode: grant.mode,
             visit: grant.visit,
+            span,
             clock,
             observer,
         }
@@ -121,6 +132,12 @@ impl Hold {
         self.since.after(self.settings.hold_at_least)
     }
 
+    /// The span of a release.
+    pub(crate) fn release_span(&self) -> Span {
+        let (key, owner, fence) = (&self.claim.key, &self.settings.owner, self.fence);
+        tracing::debug_span!("lock.release", %key, %owner, fence, outcome = Empty)
+    }
+
     /// A release found nothing to release.
     pub(crate) fn amend_to_lost(&self, reason: Reason) {
         self.latch.amend(reason);
@@ -131,6 +148,7 @@ impl Hold {
     pub(crate) fn announce_release(&self, at: Moment) {
         let (key, held) = (&self.claim.key, at.since(self.since));
         self.observer.emit(|| Event::Released { key: key.clone(), fence: self.fence, held });
+        self.observer.meter.ended(key, "released", held);
         self.note(|| at, || What::Released { held: Some(held) });
     }
 
@@ -138,6 +156,10 @@ impl Hold {
         let (key, fence) = (&self.claim.key, self.fence);
         tracing::warn!(%key, fence, %reason, "lock lost");
         self.observer.lost();
+        self.observer.meter.lost(key, reason.word());
+        if cfg!(feature = "metrics") {
+            self.observer.meter.ended(key, "lost", self.clock.now().since(self.since));
+        }
         self.observer.emit(|| Event::Lost { key: key.clone(), fence, reason });
         let held = || Some(self.clock.now().since(self.since));
         self.note(|| self.clock.now(), || What::Lost { held: held(), why: word(reason.word()) });
@@ -159,6 +181,8 @@ impl Hold {
 
     fn announce(&self, end: End) {
         self.ended.cancel();
+        self.observer.meter.held(&self.claim.key, -1.0);
+        self.span.record("outcome", if end == End::Released { "released" } else { "lost" });
         if let End::Lost(reason) = end {
             self.announce_loss(reason);
         }

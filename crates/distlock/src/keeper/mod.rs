@@ -40,7 +40,9 @@ pub(crate) use self::plan::{LastFault, Verdict};
 use self::table::{Kind, Table, Waiter};
 use self::task::Heir;
 use crate::engine::Grant;
-use crate::observe::{Event, Observer};
+#[cfg(feature = "metrics")]
+use crate::observe::Measured;
+use crate::observe::{Event, Observer, Wake};
 use crate::options::{Options, Settings};
 use crate::sync::lock;
 use crate::{Error, Reason, Stats};
@@ -98,10 +100,13 @@ impl Task {
 
 impl Keeper {
     pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let observer = Arc::new(Observer::new());
+        #[cfg(feature = "metrics")]
+        let backend = Arc::new(Measured::new(backend, Arc::clone(&observer.meter)));
         Arc::new(Self {
             backend,
             clock,
-            observer: Arc::new(Observer::new()),
+            observer,
             table: Mutex::default(),
             task: Mutex::default(),
             wake: Notify::new(),
@@ -220,6 +225,7 @@ impl Keeper {
             return Err(Invalid::new("lease", &grant.claim.key, why).into());
         }
         self.keep(&mut table, grant.claim.clone(), kind, first);
+        self.observer.meter.held(&grant.claim.key, 1.0);
         Ok(hold)
     }
 
@@ -247,7 +253,7 @@ impl Keeper {
         let waiter = Waiter { place, calls, patience };
         if let Some(fence) = table.take_early(claim.id, standing.ticket) {
             let until = waiter.place.grant_until();
-            waiter.tell(&Verdict::Granted { fence, until });
+            waiter.tell(&Verdict::Granted { fence, until, by: Wake::Push });
             return Ok(verdict);
         }
         let next = waiter.place.next().unwrap_or(now);
@@ -382,6 +388,7 @@ impl Keeper {
                 }
                 Effect::Renewed(hold, margin) => {
                     self.observer.renewed();
+                    self.observer.meter.margin(&hold.claim.key, margin);
                     let (key, fence) = (&hold.claim.key, hold.fence);
                     self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });
                 }

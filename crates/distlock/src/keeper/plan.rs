@@ -7,12 +7,13 @@ use distlock_core::{Claim, Fault, How, Moment, Renewal};
 
 use super::hold::Hold;
 use crate::Reason;
+use crate::observe::Wake;
 
 /// What became of a place in the queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
     /// It is one's turn.
-    Granted { fence: u64, until: Moment },
+    Granted { fence: u64, until: Moment, by: Wake },
     /// The place is gone; queue again.
     Gone,
     /// The backend cannot be reached, or refuses.

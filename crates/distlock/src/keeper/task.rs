@@ -10,6 +10,8 @@ use distlock_core::{Claim, Fault, How, Push, Renewal, Standing, Streaming, Targe
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Id;
+use tracing::Instrument;
+use tracing::field::Empty;
 
 use super::plan::{Asked, Plan};
 use super::{Keeper, RELEASE_MAX};
@@ -160,11 +162,13 @@ async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Aske
 async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
     let id = claim.id;
     let target = Target::Claim(claim);
-    let call = keeper.backend.release(&target, how);
+    let span = tracing::debug_span!("lock.release", key = %target.key(), outcome = Empty);
+    let call = keeper.backend.release(&target, how).instrument(span.clone());
     let answer = match tokio::time::timeout(RELEASE_MAX, call).await {
         Ok(answer) => answer.map(|_| ()),
         Err(elapsed) => Err(Fault::transient("release in time", elapsed)),
     };
+    span.record("outcome", if answer.is_ok() { "released" } else { "failed" });
     if let Err(fault) = &answer {
         tracing::warn!(key = %target.key(), %fault, "release not acknowledged");
     }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock_core::{Ask, Key, Mode, Moment, Ticket, VisitId, What};
+use tracing::Span;
+use tracing::field::Empty;
 
-use super::{About, Event, word};
+use super::{About, Event, Wake, word};
 use crate::Error;
 use crate::engine::Grant;
 use crate::keeper::Keeper;
@@ -29,6 +31,7 @@ pub(crate) struct Acquisition<'a> {
     /// The place that it waits in.
     place: AtomicU64,
     over: bool,
+    pub(crate) span: Span,
 }
 
 impl<'a> Acquisition<'a> {
@@ -47,29 +50,63 @@ impl<'a> Acquisition<'a> {
             started,
             place: AtomicU64::new(NOT_WAITING),
             over: false,
+            span: tracing::debug_span!(
+                "lock.acquire",
+                key = %ask.claim.key,
+                owner = %ask.owner,
+                outcome = Empty,
+                position = Empty,
+                fence = Empty,
+            ),
         }
     }
 
     /// It has to wait. Told once for each place.
     pub(crate) fn queued(&self, ticket: Option<Ticket>, ahead: u64) {
         let place = ticket.unwrap_or(POLLING);
-        if self.place.swap(place, Ordering::Relaxed) == place {
+        let before = self.place.swap(place, Ordering::Relaxed);
+        if before == place {
             return;
         }
-        self.keeper.observer.emit(|| Event::Queued { key: self.key.clone(), ahead });
+        if before == NOT_WAITING {
+            self.keeper.observer.meter.waiters(&self.key, 1.0);
+        }
+        self.span.record("position", ahead + 1);
+        self.keeper.observer.emit(|| Event::Waiting { key: self.key.clone(), ahead });
         self.note(None, || What::Queued { ahead });
+    }
+
+    /// It was woken up to its turn.
+    pub(crate) fn woken(&self, by: Wake) {
+        self.keeper.observer.meter.woken(by);
     }
 
     /// It has ended, one way or the other.
     pub(crate) fn ended(mut self, result: &Result<Grant, Error>) {
         self.over = true;
+        self.count(result.as_ref().map_or_else(why, |_| "granted"));
         match result {
             Ok(Grant { fence, waited, .. }) => {
                 let (fence, waited) = (*fence, *waited);
+                self.span.record("fence", fence);
+                if self.place.load(Ordering::Relaxed) == POLLING {
+                    self.woken(Wake::Poll);
+                }
                 self.keeper.observer.granted(&self.key, fence, waited);
                 self.note(Some(fence), || What::Granted { waited });
             }
             Err(error) => self.gave_up(why(error)),
+        }
+    }
+
+    fn count(&self, outcome: &'static str) {
+        self.span.record("outcome", outcome);
+        let meter = &self.keeper.observer.meter;
+        if self.place.load(Ordering::Relaxed) != NOT_WAITING {
+            meter.waiters(&self.key, -1.0);
+        }
+        if cfg!(feature = "metrics") {
+            meter.acquired(&self.key, outcome, self.keeper.clock.now().since(self.started));
         }
     }
 
@@ -93,6 +130,7 @@ impl<'a> Acquisition<'a> {
 impl Drop for Acquisition<'_> {
     fn drop(&mut self) {
         if !self.over {
+            self.count("cancelled");
             self.gave_up("cancelled");
         }
     }

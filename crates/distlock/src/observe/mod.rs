@@ -1,6 +1,13 @@
 //! What happens to the locks, for those who want to know: counters, a stream, callbacks.
 
 mod acquisition;
+#[cfg(feature = "metrics")]
+mod measured;
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_meter.rs"]
+mod meter;
 mod scribe;
 
 use std::fmt;
@@ -14,6 +21,9 @@ use futures_util::stream;
 use tokio::sync::broadcast;
 
 pub(crate) use self::acquisition::Acquisition;
+#[cfg(feature = "metrics")]
+pub(crate) use self::measured::Measured;
+pub(crate) use self::meter::Meter;
 use self::scribe::Scribe;
 use crate::Reason;
 use crate::options::Settings;
@@ -26,13 +36,6 @@ const EVENTS_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A lock was not free, and a call began to wait for it.
-    Queued {
-        /// The key.
-        key: Key,
-        /// How many were ahead.
-        ahead: u64,
-    },
     /// A call that waited ended without the lock: a timeout, an error, or it was dropped.
     GaveUp {
         /// The key.
@@ -49,7 +52,7 @@ pub enum Event {
         /// How long it took.
         waited: Duration,
     },
-    /// A call waits in the queue. Comes again with every heartbeat.
+    /// A call waits. Comes again with every heartbeat from a queue.
     Waiting {
         /// The key.
         key: Key,
@@ -147,6 +150,18 @@ pub(crate) struct Observer {
     losses: AtomicU64,
     places_lost: AtomicU64,
     pub(crate) scribe: Scribe,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// How somebody who waited found out that it is their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// The store said so.
+    Push,
+    /// A heartbeat was answered so.
+    Heartbeat,
+    /// It asked again.
+    Poll,
 }
 
 /// Whose visit to which key it is that something is noted about.
@@ -175,6 +190,7 @@ impl Observer {
             losses: AtomicU64::new(0),
             places_lost: AtomicU64::new(0),
             scribe: Scribe::new(),
+            meter: Arc::new(Meter::new()),
         }
     }
 

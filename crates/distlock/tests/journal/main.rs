@@ -1,7 +1,10 @@
-//! The past of the locks: what is noted down, who reads it, and what it never costs.
+//! The past of the locks and what can be seen of them: the journal, numbers, spans.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[cfg(feature = "metrics")]
+mod numbers;
+mod spans;
 mod stores;
 mod support;
 mod telling;

@@ -199,7 +199,7 @@ async fn listeners_hear_of_waits() {
     assert!(locks.mutex("k").unwrap().try_lock_for(ms(5)).await.is_err());
     drop(guard);
     assert!(matches!(events.next().await, Some(Event::Granted { .. })));
-    assert!(matches!(events.next().await, Some(Event::Queued { ahead: 0, .. })));
+    assert!(matches!(events.next().await, Some(Event::Waiting { ahead: 0, .. })));
     let gave_up = events.next().await.unwrap();
     assert!(matches!(gave_up, Event::GaveUp { waited, .. } if waited >= ms(5)), "{gave_up:?}");
     assert!(matches!(events.next().await, Some(Event::Released { .. })));
