@@ -85,8 +85,7 @@ fn memory(url: &str) -> Result<Opened, Invalid> {
 
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
 fn sqlite(url: &str) -> Result<Opened, Invalid> {
-    let backend = Arc::new(crate::backends::Sqlite::open(url)?);
-    Ok(Opened { backend, journal: None, retention: None })
+    Ok(Opened::both(Arc::new(crate::backends::Sqlite::open(url)?)))
 }
 
 #[cfg(not(all(feature = "sqlite", target_os = "linux")))]

@@ -216,6 +216,11 @@ impl Options {
         self
     }
 
+    /// How much of the past is kept, if any: what [`journal`](Self::journal) or the URL says.
+    pub fn retention(&self) -> Option<Retention> {
+        self.journal
+    }
+
     /// Checks everything.
     pub(crate) fn check(&self) -> Result<Settings, Invalid> {
         let validity = self.check_times()?;

@@ -10,7 +10,7 @@ use distlock_core::{
 };
 use futures_util::stream;
 
-use crate::keeper::{Keeper, LATE_MAX};
+use crate::keeper::{FLUSH_MAX, Keeper, LATE_MAX};
 use crate::observe::Event;
 use crate::visits::Visit;
 use crate::{Error, Locks};
@@ -132,6 +132,27 @@ impl Locks {
         let journal = self.journal()?;
         self.keeper.flush(OWN_NOTES_MAX).await;
         journal.page(after, limit).await.map_err(Error::from_fault)
+    }
+
+    /// Waits until the journal has what these locks have noted so far, for two seconds at most: for
+    /// programs that end without [`close`](Self::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is written all the same.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Locks, Retention};
+    ///
+    /// let locks = Locks::memory().configure(|o| o.journal(Retention::default()))?;
+    /// locks.mutex("deploy")?.lock().await?.release().await?;
+    /// locks.flush_journal().await;
+    /// assert_eq!(locks.stats().journal_pending, 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn flush_journal(&self) {
+        self.keeper.flush(FLUSH_MAX).await;
     }
 
     /// What happens to all locks of the store whose users write the journal, as a stream that can

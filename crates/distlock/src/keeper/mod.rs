@@ -57,7 +57,7 @@ const HOMES_MAX: usize = 4;
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// How long `close` waits for the journal.
-const FLUSH_MAX: Duration = Duration::from_secs(2);
+pub(crate) const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// The keeper as callers see it.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! Every store that keeps a journal proves it with the kit, and tells the same story.
 
-use distlock::backends::{Memory, Redis};
+use distlock::backends::{Memory, Redis, Sqlite};
 use distlock::{End, Locks, News, Since, VisitState};
 use distlock_testkit::journal::conformance;
-use distlock_testkit::servers::{RedisCluster, RedisServer};
+use distlock_testkit::servers::{RedisCluster, RedisServer, TempFolder};
 use futures_util::StreamExt;
 
 use crate::support::*;
@@ -31,6 +31,15 @@ async fn redis_with_bare_keys_keeps_the_promises_of_a_journal() {
     redis(&format!("{}?namespace=", server.url())).await;
     let keys = server.command(&["KEYS", "*"]);
     assert!(keys.contains("distlock-side:journal"), "under the reserved prefix: {keys}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_keeps_the_promises_of_a_journal_and_tells_the_story() {
+    let folder = TempFolder::new();
+    let url = |name| format!("sqlite:{}", folder.path().join(name).display());
+    let [a, b] = [(); 2].map(|()| Sqlite::open(&url("kit.db")).unwrap());
+    conformance(&a, &b).await;
+    two_processes_tell_one_story(&url("story.db")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

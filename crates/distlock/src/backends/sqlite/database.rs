@@ -17,7 +17,7 @@ use super::session::{Meta, Session};
 use super::{faults, file};
 
 /// The tables, version by version. A file of an older version gets what it lacks when it is opened.
-const MIGRATIONS: [&str; 1] = [include_str!("sql/1_locks.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("sql/1_locks.sql"), include_str!("sql/2_journal.sql")];
 
 /// Says in the header of the file that it is ours: "lock".
 const APPLICATION_ID: i32 = 0x6c6f_636b;

@@ -7,6 +7,7 @@ mod database;
 mod faults;
 mod file;
 mod job;
+mod journal;
 mod load;
 mod save;
 mod session;

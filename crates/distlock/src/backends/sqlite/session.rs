@@ -64,6 +64,14 @@ impl<'a> Session<'a> {
         Self { connection, now, meta, counter_before, notices: Vec::new() }
     }
 
+    pub(super) fn connection(&self) -> &Connection {
+        self.connection
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.now
+    }
+
     pub(super) fn meta(&self) -> &Meta {
         &self.meta
     }
