@@ -47,6 +47,7 @@ endif
 
 bench: ## measure; tables go to the terminal, target/bench/report.json and docs/benchmarks.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked
+	$(CARGO) build --release --locked -p distlock-cli
 	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
 
 model: ## explore the models at length; tables and traces go to the terminal and docs/models.md

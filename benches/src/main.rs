@@ -3,6 +3,7 @@
 //! Everything is measured in interleaved rounds on one machine, so that whatever else that machine
 //! does falls on all contenders alike, and reported as ratios of the same round.
 
+mod command;
 mod contender;
 mod crowd;
 mod handover;
@@ -21,18 +22,19 @@ use std::path::Path;
 use crate::report::Report;
 use crate::round::Effort;
 
-const USAGE: &str = "usage: distlock-bench [--quick] [--only uncontended,handover,renewal,crowd,sqlite]";
+const USAGE: &str = "usage: distlock-bench [--quick] [--only uncontended,handover,renewal,crowd,sqlite,command]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
 
 /// The workloads, by the names that `--only` takes.
-const WORKLOADS: [(&str, Workload); 5] = [
+const WORKLOADS: [(&str, Workload); 6] = [
     ("uncontended", uncontended::measure),
     ("handover", handover::measure),
     ("renewal", renewal::measure),
     ("crowd", crowd::measure),
     ("sqlite", sqlite::measure),
+    ("command", command::measure),
 ];
 
 fn main() -> Result<(), String> {

@@ -95,13 +95,15 @@ pub(crate) fn code_of(error: &Error) -> u8 {
 }
 
 /// How servers and file systems say that they do not let this user in.
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 8] = [
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
+    "NoPerm",
     "can't run this command",
     "ermission denied",
     "uthentication",
+    "this user must be able to",
 ];
 
 fn is_refusal(message: &str) -> bool {

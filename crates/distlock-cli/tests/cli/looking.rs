@@ -1,0 +1,101 @@
+//! Looking at locks, and an operator's hand on them.
+
+use serde_json::Value;
+
+use crate::support::*;
+
+#[test]
+fn status_and_ls_show_holder_and_queue() {
+    for store in Store::each() {
+        let folder = Folder::new();
+        let locker = on(&store).inside(&folder);
+        locker.run("ls").code(0).prints("").says("nothing is held");
+        let _holder = hold(&locker, &folder, "--owner deploy@ci-7 --reason why", "deploy/prod");
+        let _waiter = locker.start("run --owner next@ci-8 -q deploy/prod -- true");
+        let seen = || locker.run("status --json deploy/prod").json();
+        until("somebody waits", || seen()["waitersTotal"] == 1);
+        let seen = seen();
+        assert_eq!((&seen["held"], &seen["holdersTotal"]), (&true.into(), &1.into()));
+        assert_eq!(seen["waiters"][0]["owner"], "next@ci-8");
+        let page = locker.run("status deploy/prod").code(0).stdout;
+        for part in ["deploy@ci-7 (why)", "fence ", "1.      next@ci-8", "unless renewed"] {
+            assert!(page.contains(part), "no {part:?} in {page}");
+        }
+        let _other = hold(&locker, &folder, "", "nightly");
+        let table = locker.run("ls").code(0).stdout;
+        let first: Vec<_> = table.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(first, ["KEY", "deploy/prod", "nightly"]);
+        let listed = locker.run("ls --json deploy/").code(0);
+        assert_eq!(listed.json()["key"], "deploy/prod");
+    }
+}
+
+#[test]
+fn an_operator_breaks_what_was_seen_and_nothing_newer() {
+    for store in Store::each() {
+        let folder = Folder::new();
+        let locker = on(&store).inside(&folder);
+        let holder = hold(&locker, &folder, "-t 3s --kill-after 1s", "stuck");
+        let child = folder.read("held");
+        let seen = locker.run("status --json stuck").json();
+        let fence = seen["holders"][0]["fence"].as_u64().unwrap();
+        let break_at = |fence: u64| format!("break stuck --fence {fence} --reason 'it hangs'");
+        locker.run(&break_at(fence - 1)).code(75).says("any more");
+        assert!(lives(&child));
+        locker.run(&break_at(fence)).code(0).says("it hangs");
+        locker.run("run -n stuck -- true").code(0);
+        holder.end().code(79).says("LOST stuck");
+        assert!(!lives(&child));
+        locker.run(&break_at(fence)).code(75);
+    }
+}
+
+#[test]
+fn doctor_finds_a_healthy_store_healthy() {
+    for store in Store::each() {
+        let done = on(&store).run("doctor --json").code(0);
+        let findings: Vec<Value> =
+            done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let grade = |check: &str| {
+            findings.iter().find(|finding| finding["check"] == check).map(|f| f["grade"].clone())
+        };
+        assert_eq!(grade("reach"), Some("ok".into()), "{findings:#?}");
+        assert_eq!(grade("lock"), Some("ok".into()), "{findings:#?}");
+        on(&store).run("ls").says("nothing is held");
+    }
+}
+
+#[test]
+fn doctor_says_what_to_mend() {
+    use distlock_testkit::servers::{RedisServer, RedisServerOptions};
+    let args = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"].map(str::to_owned);
+    let server = RedisServer::start_with(RedisServerOptions { args: args.into() });
+    let done = at(&server.url()).run("doctor").code(0);
+    assert!(done.stdout.contains("set maxmemory-policy noeviction"), "{}", done.stdout);
+    assert!(done.stdout.contains("set appendonly yes"), "{}", done.stdout);
+    server.command(&["ACL", "SETUSER", "locker", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let url = format!("redis://locker:pw@127.0.0.1:{}/", server.port());
+    let done = at(&url).run("doctor").code(0);
+    assert!(done.stdout.contains("+subscribe"), "{}", done.stdout);
+    server.command(&["ACL", "SETUSER", "reader", "on", ">pw", "~*", "&*", "+info", "+hello"]);
+    let url = format!("redis://reader:pw@127.0.0.1:{}/", server.port());
+    let done = at(&url).run("doctor").code(77);
+    assert!(done.stdout.contains("fail"), "{}", done.stdout);
+    at("memory:").run("doctor").code(0);
+}
+
+#[test]
+fn a_leader_stands_again_when_leadership_goes() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let locker = on(&store).inside(&folder);
+    let script = "echo $DISTLOCK_FENCE >> terms; exec sleep 100";
+    let leader = locker.start(&format!("elect -t 3s --kill-after 1s lead -- sh -c '{script}'"));
+    until("it leads", || folder.read("terms").lines().count() == 1);
+    let fence = folder.read("terms").trim().to_owned();
+    locker.run(&format!("break lead --fence {fence} --reason coup")).code(0);
+    until("it leads again", || folder.read("terms").lines().count() == 2);
+    leader.signal(rustix::process::Signal::TERM);
+    leader.end().code(143).says("LOST lead");
+    locker.run("elect lead -- sh -c 'exit 5'").code(5);
+    locker.run("status --exit-code lead").code(0);
+}

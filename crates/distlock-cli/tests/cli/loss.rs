@@ -1,0 +1,148 @@
+//! Loss: whatever happens to the store, no command works on while somebody else holds its key.
+
+use std::thread;
+
+use distlock_testkit::servers::{Flow, Proxy};
+
+use crate::support::*;
+
+/// A command that ignores TERM, with a tree of children: in the group, in the background, and one
+/// that has left for a session of its own.
+const TREE: &str = "trap \"\" TERM; sleep 100 & echo $! > pids.new; \
+    sh -c \"sleep 101 & echo \\$! > deep; wait\" & echo $! >> pids.new; \
+    setsid sleep 102 & echo $! >> pids.new; echo $$ >> pids.new; \
+    while ! test -s deep; do sleep 0.01; done; cat deep >> pids.new; mv pids.new pids; \
+    while :; do wait; done";
+
+/// What somebody says who enters: whether the command of the former holder still lives.
+fn next(locker: &Distlock, key: &str) -> Running {
+    let script = "for p in $(cat pids); do kill -0 $p 2> /dev/null && echo alive $p; done; echo in";
+    locker.start(&format!("run -q -w 60s {key} -- sh -c '{script}'"))
+}
+
+const FLAGS: &str = "-t 3s --kill-after 500ms";
+
+#[test]
+fn a_holder_cut_off_from_its_store_is_dead_before_the_next_enters() {
+    let store = Store::redis();
+    let Store::Redis(server) = &store else { unreachable!() };
+    let round = |number: usize| {
+        let (proxy, folder) = (Proxy::to(server.port()), Folder::new());
+        let key = format!("cut-{number}");
+        let cut_off = at(&proxy.url()).inside(&folder);
+        let holder = cut_off.start(&format!("run {FLAGS} {key} -- sh -c '{TREE}'"));
+        until("the command runs", || !folder.read("pids").is_empty());
+        let next = next(&on(&store).inside(&folder), &key);
+        until("somebody waits", || {
+            on(&store).run(&format!("status --json {key}")).json()["waitersTotal"] == 1
+        });
+        proxy.requests(Flow::Swallow);
+        proxy.replies(Flow::Swallow);
+        next.end().code(0).prints("in");
+        let done = holder.end().code(79);
+        done.says(&format!("LOST {key}")).says("SIGTERM").says("SIGKILL");
+    };
+    play(round, rounds(2, 20));
+}
+
+#[test]
+fn a_holder_whose_store_stands_still_is_dead_before_the_next_enters() {
+    let round = |_: usize| {
+        let (store, folder) = (Store::redis(), Folder::new());
+        let locker = on(&store).inside(&folder);
+        let holder = locker.start(&format!("run {FLAGS} still -- sh -c '{TREE}'"));
+        until("the command runs", || !folder.read("pids").is_empty());
+        let next = next(&locker, "still");
+        until("somebody waits", || {
+            on(&store).run("status --json still").json()["waitersTotal"] == 1
+        });
+        let Store::Redis(server) = &store else { unreachable!() };
+        server.pause();
+        let done = holder.end().code(79);
+        done.says("LOST still").says("SIGKILL");
+        server.resume();
+        next.end().code(0).prints("in");
+    };
+    play(round, rounds(1, 20));
+}
+
+#[test]
+fn a_holder_whose_file_is_locked_away_is_dead_before_the_next_enters() {
+    let round = |_: usize| {
+        let (store, folder) = (Store::sqlite(), Folder::new());
+        let Store::Sqlite(files) = &store else { unreachable!() };
+        let locker = on(&store).inside(&folder);
+        let holder = locker.start(&format!("run {FLAGS} filed -- sh -c '{TREE}'"));
+        until("the command runs", || !folder.read("pids").is_empty());
+        let next = next(&locker, "filed");
+        until("somebody waits", || {
+            on(&store).run("status --json filed").json()["waitersTotal"] == 1
+        });
+        let locked = rusqlite::Connection::open(files.path("locks.db")).unwrap();
+        locked.busy_timeout(std::time::Duration::from_secs(20)).unwrap();
+        locked.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let done = holder.end().code(79);
+        done.says("LOST filed").says("SIGKILL");
+        locked.execute_batch("ROLLBACK").unwrap();
+        next.end().code(0).prints("in");
+    };
+    play(round, rounds(1, 20));
+}
+
+#[test]
+fn a_key_that_is_deleted_ends_the_command() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let locker = on(&store).inside(&folder);
+    let holder = hold(&locker, &folder, FLAGS, "deleted");
+    let Store::Redis(server) = &store else { unreachable!() };
+    server.command(&["FLUSHALL"]);
+    holder.end().code(79).says("LOST deleted: the store no longer knows the hold");
+    assert!(!lives(&folder.read("held")));
+}
+
+#[test]
+fn a_command_may_be_spared_or_killed_without_a_word() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let Store::Redis(server) = &store else { unreachable!() };
+    let locker = on(&store).inside(&folder);
+    let script = "trap \"\" TERM; sleep 4; exit 6";
+    let spared = locker.start(&format!("run -q -t 2s --on-lost warn spared -- sh -c '{script}'"));
+    let killed = locker.start("run -q -t 2s --on-lost kill killed -- sleep 100");
+    until("both run", || {
+        ["spared", "killed"]
+            .iter()
+            .all(|key| locker.run(&format!("status --exit-code {key}")).status.code() == Some(75))
+    });
+    server.pause();
+    // The banner is never suppressed.
+    spared.end().code(6).says("LOST spared").says("goes on");
+    let done = killed.end().code(79).says("LOST killed").says("SIGKILL");
+    assert!(!done.stderr.contains("SIGTERM"), "{}", done.stderr);
+    server.resume();
+}
+
+#[test]
+fn a_fault_that_heals_in_time_is_no_loss() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let Store::Redis(server) = &store else { unreachable!() };
+    let locker = on(&store).inside(&folder);
+    let script = "echo > mark; sleep 6; echo done";
+    let holder = locker.start(&format!("run -t 6s --kill-after 500ms healed -- sh -c '{script}'"));
+    until("it runs", || !folder.read("mark").is_empty());
+    server.pause();
+    thread::sleep(std::time::Duration::from_secs(3));
+    server.resume();
+    holder.end().code(0).prints("done").says("could not renew healed");
+}
+
+/// Plays rounds, four at a time.
+fn play(round: impl Fn(usize) + Sync, rounds: usize) {
+    for first in (0..rounds).step_by(4) {
+        thread::scope(|scope| {
+            for number in first..rounds.min(first + 4) {
+                let round = &round;
+                scope.spawn(move || round(number));
+            }
+        });
+    }
+}

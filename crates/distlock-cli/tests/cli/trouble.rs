@@ -1,0 +1,137 @@
+//! Bad input and bad places: a clear message, the documented code, and nothing left behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::support::*;
+
+/// True if this user may read everything, and so cannot show what it is like not to.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs a command as somebody who owns nothing, where this user can.
+fn as_nobody(folder: &Folder, line: &str, url: &str) -> (i32, String) {
+    let binary = folder.path("distlock");
+    fs::copy(env!("CARGO_BIN_EXE_distlock"), &binary).unwrap();
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+        command
+    } else {
+        Command::new(&binary)
+    };
+    command.args(line.split(' ')).env("DISTLOCK_URL", url).env("HOME", "/nonexistent");
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), errors)
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_not_authorised() {
+    let folder = Folder::new();
+    let file = folder.path("locks.db");
+    let url = format!("sqlite:{}", file.display());
+    at(&url).run("run k -- true").code(0);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let (code, errors) = as_nobody(&folder, "run -n k -- true", &url);
+    assert_eq!(code, 77, "{errors}");
+    assert!(errors.contains("locks.db"), "{errors}");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_not_authorised() {
+    let folder = Folder::new();
+    let closed = folder.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let url = format!("sqlite:{}", closed.join("locks.db").display());
+    let (code, errors) = as_nobody(&folder, "run -n k -- true", &url);
+    assert_eq!(code, 77, "{errors}");
+    assert!(errors.contains("locks.db"), "{errors}");
+    assert_eq!(fs::read_dir(&closed).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    fs::write(folder.path("notes.txt"), "x".repeat(5_000)).unwrap();
+    let url = format!("sqlite:{}", folder.path("notes.txt").display());
+    at(&url).run("run -n k -- true").code(78).says("notes.txt");
+    assert_eq!(folder.read("notes.txt"), "x".repeat(5_000));
+}
+
+#[test]
+fn a_full_disk_is_said_to_be_full() {
+    if !is_root() {
+        eprintln!("only root can mount a small disk: not shown here");
+        return;
+    }
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"])
+        .arg(&disk)
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        eprintln!("nothing can be mounted here: not shown");
+        return;
+    }
+    let unmount = Unmount(disk.clone());
+    let url = format!("sqlite:{}", disk.join("locks.db").display());
+    at(&url).run("run -n k -- true").code(0);
+    // Fills what is left, to the last block.
+    let _ = fs::write(disk.join("full"), vec![1; 1 << 20]);
+    let lines: Vec<_> = (0..60).map(|n| format!("acquire -n full-{n} -t 60s")).collect();
+    let refused = lines.iter().map(|line| at(&url).run(line)).find(|done| !done.status.success());
+    let refused = refused.expect("some lease does not fit any more").code(78);
+    assert!(refused.stderr.contains("full"), "{}", refused.stderr);
+    fs::remove_file(disk.join("full")).unwrap();
+    at(&url).run("run -n k -- true").code(0);
+    drop(unmount);
+}
+
+struct Unmount(std::path::PathBuf);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_found_out_before_the_command_runs() {
+    let folder = Folder::new();
+    let locker = at("memory:").inside(&folder);
+    locker.run("run --report no/such/folder k -- touch ran").code(78).says("no/such/folder");
+    assert_eq!(folder.names(), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_reading_is_no_failure() {
+    let script = "\"$0\" run -v -b memory: k -- true 2>&- >&-; echo $?; \
+        \"$0\" ls -b memory: | true; \"$0\" completions bash | head -c 1 > /dev/null; echo $?";
+    let output =
+        Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_distlock")]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n0\n");
+}
+
+#[test]
+fn passwords_in_urls_are_never_repeated() {
+    for url in [
+        "redis://:s3ntinel-pw@127.0.0.1:1/",
+        "redis://user:s3ntinel-pw@127.0.0.1:1/?pass=s3ntinel-pw",
+        "redis://:s3ntinel-pw@[::1/",
+        "nonsense://:s3ntinel-pw@h",
+        "redis://127.0.0.1:1/?pass=s3ntinel-pw&nope=1",
+    ] {
+        for line in ["run -n k -- true", "doctor", "ls", "run --help"] {
+            let done = at(url).run(line);
+            let all = format!("{}{}", done.stdout, done.stderr);
+            assert!(!all.contains("s3ntinel"), "{line} on {url}: {all}");
+        }
+    }
+}
