@@ -22,7 +22,8 @@ use std::path::Path;
 use crate::report::Report;
 use crate::round::Effort;
 
-const USAGE: &str = "usage: distlock-bench [--quick] [--only uncontended,handover,renewal,crowd,sqlite,command]";
+const USAGE: &str = "usage: distlock-bench [--quick] \
+    [--only uncontended,handover,renewal,crowd,sqlite,command]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
