@@ -16,7 +16,7 @@ async fn f01_a_lost_reply_does_not_take_the_lock_twice() {
     assert!(guard.is_held());
     assert_eq!(guard.attempts(), 2, "the first reply was lost");
     assert_eq!(left(&server), [MAIN], "one key");
-    let minted = server.command(&["GET", "distlock:{k}:f"]);
+    let minted = server.command(&["GET", "distlock:fence"]);
     assert!(minted.contains(&guard.fence().to_string()), "one fence was minted: {minted}");
     assert_eq!(fence_at(&server), guard.fence());
     assert_eq!(guard.release().await.unwrap(), End::Released);

@@ -125,11 +125,11 @@ async fn f36_a_key_of_another_type_is_refused_and_left_alone() {
 async fn f36_a_side_key_of_another_type_grants_nobody_by_halves() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
-    server.command(&["SET", "distlock:{k}:qx", "theirs"]);
+    server.command(&["SET", "distlock:{k}:d", "theirs"]);
     let held = a.mutex(KEY).unwrap().try_lock().await;
     let error = held.map(drop).unwrap_err();
     assert!(!error.is_transient() && error.to_string().contains("WRONGTYPE"), "{error}");
     assert_eq!(server.command(&["EXISTS", MAIN]), ":0\r\n", "taken by halves");
-    server.command(&["DEL", "distlock:{k}:qx"]);
+    server.command(&["DEL", "distlock:{k}:d"]);
     assert!(try_lock(&b).await.is_ok());
 }

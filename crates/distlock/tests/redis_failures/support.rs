@@ -82,7 +82,7 @@ pub(crate) async fn queued(locks: &Locks, waiters: u64) {
     .await;
 }
 
-/// The keys of locks on the server, but for fence counters and graves, which outlive them.
+/// The keys of locks on the server, but for the fence counter and graves, which outlive them.
 pub(crate) fn left(server: &RedisServer) -> Vec<String> {
     let reply = server.command(&["KEYS", "distlock*"]);
     let mut names = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn left(server: &RedisServer) -> Vec<String> {
         names.push(name.to_owned());
         rest = tail.trim_start_matches("\r\n");
     }
-    names.retain(|name| !name.ends_with("}:f") && !name.ends_with("}:x"));
+    names.retain(|name| name != "distlock:fence" && !name.ends_with("}:x"));
     names
 }
 

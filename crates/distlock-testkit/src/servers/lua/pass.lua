@@ -24,11 +24,11 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'hash' then
     for _, field in ipairs(redis.call('HKEYS', key)) do
       if string.sub(field, 1, 1) ~= '~' then
-        redis.call('HSET', key, field, older(redis.call('HGET', key, field), 8))
+        redis.call('HSET', key, field, older(redis.call('HGET', key, field), 9))
       end
     end
-  elseif kind == 'string' and side ~= 'f' and string.match(redis.call('GET', key), '^%S+ %d+ .*\n') then
-    redis.call('SET', key, older(redis.call('GET', key), 7), 'KEEPTTL')
+  elseif kind == 'string' and string.match(redis.call('GET', key), '^%S+ %d+ .*\n') then
+    redis.call('SET', key, older(redis.call('GET', key), 8), 'KEEPTTL')
   end
   if left >= 0 and left <= while_ then
     redis.call('DEL', key)

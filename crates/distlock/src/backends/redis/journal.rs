@@ -28,15 +28,18 @@ impl Journal for Redis {
         retention: Retention,
     ) -> Pending<'a, ()> {
         Box::pin(async move {
-            let mut args = vec![retention.entries.to_string(), millis(retention.age)];
-            for (note, age) in notes {
-                let fields = note.fields();
-                args.extend([millis(*age), (2 * fields.len()).to_string()]);
-                args.extend(fields.into_iter().flat_map(|(name, text)| [name.to_owned(), text]));
-            }
-            let args: Vec<_> = args.into_iter().map(String::into_bytes).collect();
-            let keys = [self.inner.namespace.journal()];
-            self.inner.link.eval("write the journal", &JOURNAL, &keys, &args).await.map(|_| ())
+            let fill = |cmd: &mut Cmd| {
+                cmd.arg(1).arg(self.inner.namespace.journal());
+                cmd.arg(retention.entries).arg(millis(retention.age));
+                for (note, age) in notes {
+                    let fields = note.fields();
+                    cmd.arg(millis(*age)).arg(2 * fields.len());
+                    for (name, text) in fields {
+                        cmd.arg(name).arg(text);
+                    }
+                }
+            };
+            self.inner.link.eval("write the journal", &JOURNAL, &fill).await.map(|_| ())
         })
     }
 

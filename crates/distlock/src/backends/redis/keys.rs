@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use distlock_core::Key;
+use redis::Cmd;
 
 /// What follows the main key's name in the names of its side keys, in the order of the scripts'
 /// `KEYS`.
@@ -13,43 +14,75 @@ const BARE_PREFIX: &str = "distlock-side";
 
 /// How keys are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Namespace(String);
+pub(super) struct Namespace {
+    name: String,
+    /// The fence counter, where all keys share one.
+    fence: Option<String>,
+}
 
 impl Namespace {
-    pub(super) fn new(name: impl Into<String>) -> Self {
-        Self(name.into())
+    /// Names on one server, where all keys share a fence counter.
+    pub(super) fn on_server(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let fence = format!("{}:fence", if name.is_empty() { BARE_PREFIX } else { &name });
+        Self { name, fence: Some(fence) }
+    }
+
+    /// Names on a cluster, where all that a script touches has to lie in one slot.
+    pub(super) fn on_cluster(name: impl Into<String>) -> Self {
+        Self { name: name.into(), fence: None }
     }
 
     /// True if main keys are the keys themselves, as foreign clients write them.
     pub(super) fn is_bare(&self) -> bool {
-        self.0.is_empty()
+        self.name.is_empty()
+    }
+
+    /// The fence counter of all keys, if they share one and side keys are called after main keys:
+    /// then scripts find the rest by themselves.
+    pub(super) fn fence_of_all(&self) -> Option<&str> {
+        self.fence.as_deref().filter(|_| !self.is_bare())
+    }
+
+    /// Adds the keys of one lock to a call, and before them how many they are.
+    pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
+        if let Some(fence) = self.fence_of_all() {
+            cmd.arg(2).arg(self.main(key)).arg(fence);
+            return;
+        }
+        let all = self.all(key);
+        cmd.arg(all.len());
+        for name in all {
+            cmd.arg(name);
+        }
     }
 
     /// The key that foreign clients would see, and that excludes them.
     pub(super) fn main(&self, key: &Key) -> String {
-        if self.is_bare() { key.to_string() } else { format!("{}:{{{}}}", self.0, escape(key)) }
+        if self.is_bare() { key.to_string() } else { format!("{}:{{{}}}", self.name, escape(key)) }
     }
 
     /// All keys of one lock: main first.
-    pub(super) fn all(&self, key: &Key) -> [String; 9] {
+    fn all(&self, key: &Key) -> [String; 9] {
         let main = self.main(key);
-        std::array::from_fn(|index| match index.checked_sub(1) {
-            None => main.clone(),
-            Some(side) if self.is_bare() => {
+        std::array::from_fn(|index| match (index.checked_sub(1), &self.fence) {
+            (None, _) => main.clone(),
+            (Some(0), Some(fence)) => fence.clone(),
+            (Some(side), _) if self.is_bare() => {
                 format!("{BARE_PREFIX}:{{{}}}:{}:{main}", side_tag(&main), SIDES[side])
             }
-            Some(side) => format!("{main}:{}", SIDES[side]),
+            (Some(side), _) => format!("{main}:{}", SIDES[side]),
         })
     }
 
     /// A pattern that matches the main keys whose names begin with `prefix`.
     pub(super) fn pattern(&self, prefix: &str) -> String {
-        format!("{}:{{{}*}}", glob_escape(&self.0), glob_escape(&percent_escape(prefix)))
+        format!("{}:{{{}*}}", glob_escape(&self.name), glob_escape(&percent_escape(prefix)))
     }
 
     /// The key behind a main key.
     pub(super) fn key_of(&self, main: &str) -> Option<Key> {
-        let inner = main.strip_prefix(&self.0)?.strip_prefix(":{")?.strip_suffix('}')?;
+        let inner = main.strip_prefix(&self.name)?.strip_prefix(":{")?.strip_suffix('}')?;
         Key::new(percent_unescape(inner)?).ok()
     }
 
@@ -65,17 +98,20 @@ impl Namespace {
 
     /// The stream that the past of all keys is kept in.
     pub(super) fn journal(&self) -> String {
-        format!("{}:journal", if self.is_bare() { BARE_PREFIX } else { &self.0 })
+        format!("{}:journal", if self.is_bare() { BARE_PREFIX } else { &self.name })
     }
 
     /// The channel of one client, on a server that is not part of a cluster.
     pub(super) fn channel(&self) -> String {
-        format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.0 })
+        format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.name })
     }
 }
 
-fn escape(key: &Key) -> String {
-    percent_escape(key.as_str())
+fn escape(key: &Key) -> Cow<'_, str> {
+    match key.as_str() {
+        plain if !plain.contains(['%', '{', '}']) => Cow::Borrowed(plain),
+        other => Cow::Owned(percent_escape(other)),
+    }
 }
 
 /// Braces would move the hash tag, and with it the slot; the percent sign keeps it reversible.
@@ -134,7 +170,7 @@ mod tests {
     use super::*;
 
     fn all(namespace: &str, key: &str) -> [String; 9] {
-        Namespace::new(namespace).all(&Key::new(key).unwrap())
+        Namespace::on_cluster(namespace).all(&Key::new(key).unwrap())
     }
 
     #[test]
@@ -154,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn on_one_server_all_keys_share_a_fence_counter() {
+        let counter = |name: &str, key: &str| {
+            Namespace::on_server(name).all(&Key::new(key).unwrap())[1].clone()
+        };
+        assert_eq!(counter("ns", "a"), counter("ns", "b"));
+        assert_eq!(counter("", "a"), "distlock-side:fence");
+        assert_ne!(all("ns", "a")[1], all("ns", "b")[1], "on a cluster each has its own");
+    }
+
+    #[test]
     fn a_bare_main_key_is_the_key_byte_for_byte() {
         assert_eq!(all("", "lock:{a}b")[0], "lock:{a}b");
         assert_eq!(hash_tag(&all("", "lock:{a}b")[1]), "a");
@@ -162,11 +208,11 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_of_a_lock_has_one_hash_tag_and_reads_back(key in "[\\PC{}%:\\x00\n]{1,40}") {
-            let namespace = Namespace::new("ns");
+            let namespace = Namespace::on_cluster("ns");
             let key = Key::new(key).unwrap();
             let names = namespace.all(&key);
             for name in &names {
-                prop_assert_eq!(hash_tag(name), escape(&key));
+                prop_assert_eq!(hash_tag(name), &*escape(&key));
             }
             prop_assert_eq!(namespace.key_of(&names[0]), Some(key));
         }

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::config::Config;
 use super::dial::{Connection, Node, dial};
 use super::faults::{ends_connection, fault, is_denied};
-use super::script::{Script, is_unknown};
+use super::script::{Fill, Script, is_unknown};
 use super::wire;
 use crate::sync::lock;
 
@@ -81,14 +81,24 @@ impl Link {
         &self,
         action: &'static str,
         script: &Script,
-        keys: &[String],
-        args: &[Vec<u8>],
+        fill: Fill<'_>,
     ) -> Result<Value, Fault> {
-        let mut answer = self.send(action, &script.by_hash(keys, args)).await?;
+        self.try_eval(action, script, fill).await?.map_err(|error| fault(action, error))
+    }
+
+    /// The same; the inner result is the server's answer.
+    pub(super) async fn try_eval(
+        &self,
+        action: &'static str,
+        script: &Script,
+        fill: Fill<'_>,
+    ) -> Result<Result<Value, RedisError>, Fault> {
+        let answer = self.send(action, &script.by_hash(fill)).await?;
         if is_unknown(&answer) {
-            answer = self.send(action, &script.by_text(keys, args)).await?;
+            let text = script.by_text(fill);
+            return Box::pin(self.send(action, &text)).await;
         }
-        answer.map_err(|error| fault(action, error))
+        Ok(answer)
     }
 
     /// Sends one command.
@@ -102,18 +112,18 @@ impl Link {
         &self,
         script: &Script,
         main: &str,
-        args: &[Vec<u8>],
+        fill: Fill<'_>,
         replicas: u32,
     ) -> Result<(Value, u32), Fault> {
-        let (action, keys) = ("confirm", [main.to_owned()]);
+        let action = "confirm";
         let mut apart = self.apart.lock().await;
         let mut connection = match apart.take() {
             Some(connection) => connection,
             None => self.dial_with(|_| {}).await.map_err(|error| fault(action, error))?,
         };
-        let mut answer = connection.send(&script.by_hash(&keys, args)).await;
+        let mut answer = connection.send(&script.by_hash(fill)).await;
         if is_unknown(&answer) {
-            answer = connection.send(&script.by_text(&keys, args)).await;
+            answer = connection.send(&script.by_text(fill)).await;
         }
         let value = answer.map_err(|error| fault(action, error))?;
         let mut wait = redis::cmd("WAIT");
@@ -124,7 +134,7 @@ impl Link {
         let copies = copies.map_err(|error| fault(action, error))?;
         // Kept only after it has answered everything: what it still owes would shift the replies.
         *apart = Some(connection);
-        let copies = wire::as_text(&copies)?.parse();
+        let copies = wire::as_str(&copies)?.parse();
         Ok((value, copies.map_err(|error| Fault::permanent(action, error))?))
     }
 
@@ -136,7 +146,7 @@ impl Link {
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("NODES");
         let answer = self.run("look at the cluster", &cmd).await?;
-        let mut nodes = Node::primaries(&wire::as_text(&answer)?);
+        let mut nodes = Node::primaries(&wire::as_str(&answer)?);
         nodes.sort();
         Ok(nodes)
     }
@@ -208,6 +218,11 @@ impl Link {
         if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
         }
+        // Boxed: dialling is rare and its future large, and every call would carry it along.
+        Box::pin(self.dial_once(action)).await
+    }
+
+    async fn dial_once(&self, action: &'static str) -> Result<Live, Fault> {
         let mut dialled = self.dialling.lock().await;
         if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
@@ -285,10 +300,10 @@ impl Link {
 /// What a broken connection listened to is asked for anew: its node may have been replaced.
 fn has_moved(info: &PushInfo, channels: &mut VecDeque<String>) -> bool {
     let before = channels.len();
-    match (&info.kind, info.data.first().map(wire::as_text)) {
+    match (&info.kind, info.data.first().map(wire::as_str)) {
         (PushKind::Disconnection, _) => channels.clear(),
         (PushKind::SUnsubscribe, Some(Ok(channel))) => {
-            channels.retain(|known| *known != channel);
+            channels.retain(|known| **known != *channel);
             return channels.len() < before;
         }
         _ => {}
@@ -313,9 +328,9 @@ impl std::fmt::Debug for Link {
 fn read_push(info: &PushInfo, client: &str) -> Option<Push> {
     match (&info.kind, info.data.as_slice()) {
         (PushKind::Message | PushKind::SMessage, [channel, message])
-            if wire::as_text(channel).ok()?.ends_with(client) =>
+            if wire::as_str(channel).ok()?.ends_with(client) =>
         {
-            wire::push(&wire::as_text(message).ok()?)
+            wire::push(&wire::as_str(message).ok()?)
         }
         (PushKind::Disconnection, _) => Some(Push::Interrupted),
         _ => None,

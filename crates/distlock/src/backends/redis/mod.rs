@@ -1,5 +1,6 @@
 //! Locks on Redis or Valkey: the law restated in scripts, one round trip each.
 
+mod coalesce;
 mod config;
 mod dial;
 mod faults;
@@ -11,8 +12,10 @@ mod list;
 mod script;
 mod wire;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use distlock_core::{
     Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Fault, Health, How, Invalid,
@@ -21,15 +24,20 @@ use distlock_core::{
 };
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
-use redis::Value;
+use redis::{Cmd, Value};
 
+use self::coalesce::Together;
 use self::config::Config;
 use self::keys::Namespace;
 use self::link::Link;
-use self::script::{ACQUIRE, BEAT, INSPECT, RELEASE, RENEW, STAND, Script};
+use self::script::{ACQUIRE, BEAT, Fill, INSPECT, RELEASE, RENEW, STAND, Script};
 
-/// How long the fence counter of a key outlives its last use.
-const FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
+/// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
+/// it outlives every hold. It is one small key for each namespace.
+const FENCE_LIFE_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// The same for the counter of a single key on a cluster, of which there may be many.
+const KEY_FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
 
 /// How many holds one script renews. The server does nothing else meanwhile.
 const HOLDS_MAX: usize = 100;
@@ -50,12 +58,13 @@ struct Inner {
     client: String,
     /// How a script tells a client of its grant.
     push: PushBy,
+    together: Together,
 }
 
 /// Which channel a client listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PushBy {
-    /// One for all keys: the prefix of its name.
+    /// One for all keys: the verb that pushes and the channel's name without the client id.
     Client(String),
     /// One for each key, in the slot of the key.
     Key,
@@ -69,7 +78,12 @@ impl Redis {
     /// [`Invalid`] if the URL cannot be used, or has an option that does not exist.
     pub fn open(url: &str) -> Result<Self, Invalid> {
         let config = Config::parse(url)?;
-        let namespace = Namespace::new(config.namespace.clone());
+        let name = config.namespace.clone();
+        let namespace = if config.is_cluster() {
+            Namespace::on_cluster(name)
+        } else {
+            Namespace::on_server(name)
+        };
         let client = ClientId::random()
             .map_err(|fault| Invalid::new("client id", fault, "needs random bytes"))?
             .reveal();
@@ -78,39 +92,60 @@ impl Redis {
         } else {
             let prefix = namespace.channel();
             let own = format!("{prefix}{client}");
-            (PushBy::Client(prefix), Some(own))
+            (PushBy::Client(format!("PUBLISH {prefix}")), Some(own))
         };
         let link = Link::new(config, client.clone(), channel);
-        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push }) })
+        let together = Together::default();
+        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together }) })
     }
 }
 
 impl Inner {
-    /// Runs one of the scripts that know the whole law.
+    /// Runs one of the scripts that know the whole law. What they write may live for `span`.
     async fn law(
         &self,
         action: &'static str,
         script: &Script,
-        key: &Key,
-        (id, rest): (String, Vec<Vec<u8>>),
+        (key, id): (&Key, &str),
+        span: Duration,
+        rest: Fill<'_>,
     ) -> Result<Value, Fault> {
-        let (verb, channel) = match &self.push {
-            PushBy::Client(prefix) => ("PUBLISH", prefix.clone()),
-            PushBy::Key => ("SPUBLISH", self.namespace.key_channel(key)),
+        let push: Cow<'_, str> = match &self.push {
+            _ if !self.link.can_push() => "".into(),
+            PushBy::Client(verb_and_prefix) => verb_and_prefix.into(),
+            PushBy::Key => format!("SPUBLISH {}", self.namespace.key_channel(key)).into(),
         };
-        let verb = if self.link.can_push() { verb } else { "" };
-        let life = FENCE_LIFE_MS.to_string();
-        let mut args: Vec<Vec<u8>> =
-            [&id, &self.client, verb, &channel, &life].map(|arg| arg.as_bytes().to_vec()).into();
-        args.extend(rest);
-        self.link.eval(action, script, &self.namespace.all(key), &args).await
+        let life = self.fence_life_ms(span);
+        let fill = |cmd: &mut Cmd| {
+            self.namespace.add_keys(cmd, key);
+            cmd.arg(id).arg(&self.client).arg(&*push).arg(life);
+            rest(cmd);
+        };
+        self.link.eval(action, script, &fill).await
+    }
+
+    fn fence_life_ms(&self, span: Duration) -> u64 {
+        match self.push {
+            PushBy::Client(_) => FENCE_LIFE_MS,
+            PushBy::Key => {
+                KEY_FENCE_LIFE_MS + u64::try_from(span.as_millis()).unwrap_or(FENCE_LIFE_MS)
+            }
+        }
     }
 
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
-        let args = wire::ask_args(ask);
-        let id = args.0.clone();
-        let value = self.law("acquire", &ACQUIRE, &ask.claim.key, args).await?;
+        let (key, id) = (&ask.claim.key, ask.claim.id.reveal());
+        let span = ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place));
+        let rest = |cmd: &mut Cmd| wire::add_ask(cmd, ask, &self.client);
+        let value = self.law("acquire", &ACQUIRE, (key, &id), span, &rest).await?;
         self.read(wire::answer(&id, &value))
+    }
+
+    async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+        let (key, id) = (target.key(), wire::released_id(target));
+        let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
+        let value = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await?;
+        self.read(wire::outcome(&id, &value))
     }
 
     /// Passes on what was read. An answer that makes no sense ends the connection: the replies on
@@ -146,9 +181,9 @@ impl Inner {
     }
 
     async fn stand_once(&self, renewal: &Renewal) -> Result<Standing, Fault> {
-        let args = wire::renewal_args(renewal);
-        let id = args.0.clone();
-        let value = self.law("renew", &STAND, &renewal.claim.key, args).await?;
+        let (key, id) = (&renewal.claim.key, renewal.claim.id.reveal());
+        let rest = |cmd: &mut Cmd| wire::add_renewal(cmd, renewal);
+        let value = self.law("renew", &STAND, (key, &id), renewal.span, &rest).await?;
         self.read(wire::standing(&id, &value))
     }
 
@@ -179,15 +214,18 @@ impl Inner {
         beats: &[(usize, &Renewal)],
     ) -> Result<Vec<Option<Waiting>>, Fault> {
         self.listen_to(key).await?;
-        let args = wire::beat_args(beats);
-        let id = args.0.clone();
-        let value = self.law("renew", &BEAT, key, args).await?;
+        let Some((_, first)) = beats.first() else { return Ok(Vec::new()) };
+        let (id, rest) = (first.claim.id.reveal(), |cmd: &mut Cmd| wire::add_beats(cmd, beats));
+        let value = self.law("renew", &BEAT, (key, &id), first.span, &rest).await?;
         self.read(wire::beats(&id, beats.len(), &value))
     }
 
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
-        let args = (key.to_string(), vec![SNAPSHOT_MAX.to_string().into_bytes()]);
-        let value = self.law("inspect", &INSPECT, key, args).await?;
+        let rest = |cmd: &mut Cmd| {
+            cmd.arg(SNAPSHOT_MAX);
+        };
+        let id = key.as_str();
+        let value = self.law("inspect", &INSPECT, (key, id), Duration::ZERO, &rest).await?;
         self.read(wire::snapshot(key.as_str(), key, &value))
     }
 
@@ -196,9 +234,16 @@ impl Inner {
         &self,
         holds: Vec<(usize, &'a Renewal)>,
     ) -> Vec<(usize, &'a Renewal, Result<Option<u64>, Fault>)> {
-        let mains: Vec<_> = holds.iter().map(|(_, r)| self.namespace.main(&r.claim.key)).collect();
-        let args: Vec<_> = holds.iter().flat_map(|(_, r)| wire::hold_args(r)).collect();
-        let answer = self.link.eval("renew", &RENEW, &mains, &args).await;
+        let fill = |cmd: &mut Cmd| {
+            cmd.arg(holds.len());
+            for (_, renewal) in &holds {
+                cmd.arg(self.namespace.main(&renewal.claim.key));
+            }
+            for (_, renewal) in &holds {
+                wire::add_hold(cmd, renewal);
+            }
+        };
+        let answer = self.link.eval("renew", &RENEW, &fill).await;
         let claims = holds.iter().map(|(_, renewal)| *renewal);
         let fences = answer.and_then(|value| self.read(wire::fences(claims, &value)));
         let each = |at: usize| match &fences {
@@ -221,7 +266,7 @@ impl Backend for Redis {
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
-            let answer = self.inner.ask(ask).await?;
+            let answer = self.inner.acquire(ask).await?;
             // Where every key has a channel of its own, it is listened to from the first wait on,
             // and whatever was pushed before that is asked for.
             let waits = matches!(&answer, Answer::Busy(busy) if busy.ticket.is_some());
@@ -269,20 +314,18 @@ impl Backend for Redis {
     }
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
-        Box::pin(async move {
-            let args = wire::release_args(target, how);
-            let id = args.0.clone();
-            let value = self.inner.law("release", &RELEASE, target.key(), args).await?;
-            self.inner.read(wire::outcome(&id, &value))
-        })
+        Box::pin(async move { self.inner.release(target, how).await })
     }
 
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
         Box::pin(async move {
             let main = self.inner.namespace.main(&renewal.claim.key);
-            let args = wire::hold_args(renewal);
+            let fill = |cmd: &mut Cmd| {
+                cmd.arg(1).arg(&main);
+                wire::add_hold(cmd, renewal);
+            };
             let (value, copies) =
-                self.inner.link.eval_and_wait(&RENEW, &main, &args, replicas).await?;
+                self.inner.link.eval_and_wait(&RENEW, &main, &fill, replicas).await?;
             match wire::fences([renewal], &value)?.first() {
                 Some(Some(_)) => Ok(Confirmed::By(copies)),
                 // Not an exclusive hold: the replicas got whatever was written before.
@@ -313,7 +356,7 @@ impl Backend for Redis {
             let mut seen = Vec::new();
             for node in &nodes {
                 let info = self.inner.link.run_at(node, "probe", &redis::cmd("INFO")).await?;
-                seen.push(health::of(&wire::as_text(&info)?));
+                seen.push(health::of(&wire::as_str(&info)?));
             }
             Ok(health::whole(seen))
         })

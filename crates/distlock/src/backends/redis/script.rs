@@ -12,6 +12,9 @@ pub(super) struct Script {
     hash: String,
 }
 
+/// Adds the number of keys, the keys and the arguments to a call.
+pub(super) type Fill<'a> = &'a (dyn Fn(&mut Cmd) + Send + Sync);
+
 /// Memory that is full must not keep anybody from letting go or holding on.
 const EVEN_IF_FULL: &str = "#!lua flags=allow-oom\n";
 
@@ -25,13 +28,43 @@ macro_rules! script {
     };
 }
 
-script!(ACQUIRE, UNLESS_FULL, "head.lua", "acquire_free.lua", "law.lua", "acquire.lua");
+// The usual cases come first and end the script there, before the whole law is set up.
+script!(
+    ACQUIRE,
+    UNLESS_FULL,
+    "names.lua",
+    "clock.lua",
+    "acquire_free.lua",
+    "texts.lua",
+    "acquire_behind.lua",
+    "law.lua",
+    "acquire.lua"
+);
+script!(
+    RELEASE,
+    EVEN_IF_FULL,
+    "names.lua",
+    "release_free.lua",
+    "clock.lua",
+    "texts.lua",
+    "release_next.lua",
+    "law.lua",
+    "release.lua"
+);
+script!(MANY, UNLESS_FULL, "many.lua");
 script!(RENEW, EVEN_IF_FULL, "renew.lua");
-script!(STAND, EVEN_IF_FULL, "head.lua", "law.lua", "stand.lua");
-script!(BEAT, EVEN_IF_FULL, "head.lua", "law.lua", "beat.lua");
-script!(RELEASE, EVEN_IF_FULL, "head.lua", "release_free.lua", "law.lua", "release.lua");
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
-script!(INSPECT, "#!lua flags=no-writes\n", "head.lua", "law.lua", "inspect.lua");
+script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
+script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");
+script!(
+    INSPECT,
+    "#!lua flags=no-writes\n",
+    "names.lua",
+    "clock.lua",
+    "texts.lua",
+    "law.lua",
+    "inspect.lua"
+);
 
 impl Script {
     fn new(flags: &str, parts: &[&str]) -> Self {
@@ -41,24 +74,18 @@ impl Script {
     }
 
     /// The call by hash.
-    pub(super) fn by_hash(&self, keys: &[String], args: &[Vec<u8>]) -> Cmd {
-        Self::call("EVALSHA", &self.hash, keys, args)
+    pub(super) fn by_hash(&self, fill: Fill<'_>) -> Cmd {
+        let mut cmd = Cmd::with_capacity(24, 512);
+        cmd.arg("EVALSHA").arg(&self.hash);
+        fill(&mut cmd);
+        cmd
     }
 
     /// The call with the whole text, for a server that does not know the hash.
-    pub(super) fn by_text(&self, keys: &[String], args: &[Vec<u8>]) -> Cmd {
-        Self::call("EVAL", &self.text, keys, args)
-    }
-
-    fn call(verb: &str, script: &str, keys: &[String], args: &[Vec<u8>]) -> Cmd {
-        let mut cmd = redis::cmd(verb);
-        cmd.arg(script).arg(keys.len());
-        for key in keys {
-            cmd.arg(key);
-        }
-        for arg in args {
-            cmd.arg(&arg[..]);
-        }
+    pub(super) fn by_text(&self, fill: Fill<'_>) -> Cmd {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(&self.text);
+        fill(&mut cmd);
         cmd
     }
 }

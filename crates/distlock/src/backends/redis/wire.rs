@@ -1,27 +1,28 @@
 //! What the scripts are told and what they answer, as values.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use distlock_core::{
     Answer, Ask, Busy, ClaimId, Fault, Holder, How, Key, Label, Order, Outcome, Push, Renewal,
     Snapshot, Standing, Target, Waiter, Waiting,
 };
-use redis::Value;
+use redis::{Cmd, Value};
 
 /// The claim id of a break, which goes by fence.
 const NOBODY: &str = "00000000000000000000000000000000";
 
-fn text(value: &impl ToString) -> Vec<u8> {
-    value.to_string().into_bytes()
-}
-
-fn optional<T: ToString>(value: Option<&T>) -> Vec<u8> {
-    value.map(text).unwrap_or_default()
-}
-
 /// Whole milliseconds, rounded up: what was asked for is what is given, at least.
-fn millis(span: Duration) -> Vec<u8> {
-    text(&span.as_micros().div_ceil(1000))
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
+}
+
+/// An empty text means none.
+fn add_optional(cmd: &mut Cmd, value: Option<u64>) {
+    match value {
+        Some(value) => cmd.arg(value),
+        None => cmd.arg(""),
+    };
 }
 
 fn order_code(order: Order) -> &'static str {
@@ -32,55 +33,80 @@ fn order_code(order: Order) -> &'static str {
     }
 }
 
-/// `ARGV` of acquire.lua from 6 on, and the claim id.
-pub(super) fn ask_args(ask: &Ask) -> (String, Vec<Vec<u8>>) {
-    let args = vec![
-        text(&ask.owner),
-        optional(ask.reason.as_ref()),
-        text(&ask.weight),
-        text(&ask.capacity),
-        text(&order_code(ask.order)),
-        optional(ask.group.as_ref()),
-        optional(ask.reentry.map(|id| id.reveal()).as_ref()),
-        millis(ask.ttl),
-        optional(ask.fence_floor.as_ref()),
-        ask.wait.map(|wait| millis(wait.place)).unwrap_or_default(),
-        optional(ask.wait.map(|wait| wait.waiters_max).as_ref()),
-    ];
-    (ask.claim.id.reveal(), args)
+/// The ask as it is written into the main key: a line for each thing that does not depend on when
+/// it is granted.
+pub(super) fn ask_text(ask: &Ask, client: &str) -> String {
+    let mut text = String::with_capacity(96);
+    let reentry = ask.reentry.map(|id| id.reveal());
+    let label = |label: &'_ Option<Label>| label.as_ref().map(Label::to_string).unwrap_or_default();
+    for line in [
+        ask.owner.as_str(),
+        &label(&ask.reason),
+        order_code(ask.order),
+        client,
+        &label(&ask.group),
+        reentry.as_deref().unwrap_or_default(),
+    ] {
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.push_str(&ask.capacity.to_string());
+    text
 }
 
-/// `ARGV` of stand.lua from 6 on, and the claim id.
-pub(super) fn renewal_args(renewal: &Renewal) -> (String, Vec<Vec<u8>>) {
-    let args = vec![
-        millis(renewal.span),
-        optional(renewal.weight.as_ref()),
-        optional(renewal.fence_floor.as_ref()),
-    ];
-    (renewal.claim.id.reveal(), args)
+/// The ttl of an ask as the scripts take it.
+pub(super) fn ttl_ms(ask: &Ask) -> u64 {
+    millis(ask.ttl)
 }
 
-/// `ARGV` of beat.lua from 6 on, and the first claim id. The claims are of one key.
-pub(super) fn beat_args(beats: &[(usize, &Renewal)]) -> (String, Vec<Vec<u8>>) {
-    let span = beats.iter().map(|(_, renewal)| renewal.span).max().unwrap_or_default();
-    let ids = beats.iter().map(|(_, renewal)| renewal.claim.id.reveal());
-    let first = ids.clone().next().unwrap_or_default();
-    (first, std::iter::once(millis(span)).chain(ids.map(String::into_bytes)).collect())
-}
-
-/// `ARGV` of renew.lua for one key.
-pub(super) fn hold_args(renewal: &Renewal) -> [Vec<u8>; 2] {
-    [text(&renewal.claim.id.reveal()), millis(renewal.span)]
-}
-
-/// `ARGV` of release.lua from 6 on, and the claim id.
-pub(super) fn release_args(target: &Target, how: How) -> (String, Vec<Vec<u8>>) {
-    let (id, fence) = match target {
-        Target::Claim(claim) => (claim.id.reveal(), None),
-        Target::Fence { fence, .. } => (NOBODY.to_owned(), Some(*fence)),
-        _ => (NOBODY.to_owned(), None),
+/// Adds `ARGV` of acquire.lua from 5 on.
+pub(super) fn add_ask(cmd: &mut Cmd, ask: &Ask, client: &str) {
+    cmd.arg(ask_text(ask, client)).arg(ttl_ms(ask));
+    add_optional(cmd, ask.fence_floor);
+    add_optional(cmd, (!ask.is_exclusive()).then_some(u64::from(ask.weight)));
+    match ask.wait {
+        Some(wait) => cmd.arg(format!("{} {}", millis(wait.place), wait.waiters_max)),
+        None => cmd.arg(""),
     };
-    (id, vec![optional(fence.as_ref()), millis(how.keep), millis(how.bury)])
+}
+
+/// Adds `ARGV` of stand.lua from 5 on.
+pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
+    cmd.arg(millis(renewal.span));
+    add_optional(cmd, renewal.weight.map(u64::from));
+    add_optional(cmd, renewal.fence_floor);
+}
+
+/// Adds `ARGV` of beat.lua from 5 on. The claims are of one key.
+pub(super) fn add_beats(cmd: &mut Cmd, beats: &[(usize, &Renewal)]) {
+    let span = beats.iter().map(|(_, renewal)| renewal.span).max().unwrap_or_default();
+    cmd.arg(millis(span));
+    for (_, renewal) in beats {
+        cmd.arg(renewal.claim.id.reveal());
+    }
+}
+
+/// Adds `ARGV` of renew.lua for one key.
+pub(super) fn add_hold(cmd: &mut Cmd, renewal: &Renewal) {
+    cmd.arg(renewal.claim.id.reveal()).arg(millis(renewal.span));
+}
+
+/// The claim id that a release goes by.
+pub(super) fn released_id(target: &Target) -> String {
+    match target {
+        Target::Claim(claim) => claim.id.reveal(),
+        _ => NOBODY.to_owned(),
+    }
+}
+
+/// Adds `ARGV` of release.lua from 5 on.
+pub(super) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
+    let (keep, bury) = (millis(how.keep), millis(how.bury));
+    match target {
+        Target::Fence { fence, .. } => cmd.arg(format!("{fence} {keep} {bury}")),
+        _ if how == How::default() => cmd.arg(""),
+        _ => cmd.arg(format!("- {keep} {bury}")),
+    };
 }
 
 /// A reader of an array that came back from a script.
@@ -100,20 +126,24 @@ impl<'a> Reader<'a> {
     /// on this connection are out of step with the questions.
     fn answer_for(id: &str, value: &'a Value) -> Result<Self, Fault> {
         let mut reader = Self::new(value)?;
-        if reader.text()? == id { Ok(reader) } else { Err(garbled(value)) }
+        if reader.str()? == id { Ok(reader) } else { Err(garbled(value)) }
     }
 
     fn value(&mut self) -> Result<&'a Value, Fault> {
         self.rest.next().ok_or_else(|| garbled(&Value::Nil))
     }
 
-    fn text(&mut self) -> Result<String, Fault> {
-        as_text(self.value()?)
+    fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
+        as_str(self.value()?)
     }
 
-    fn number<T: std::str::FromStr>(&mut self) -> Result<T, Fault> {
+    fn number<T: TryFrom<i64> + std::str::FromStr>(&mut self) -> Result<T, Fault> {
         let value = self.value()?;
-        as_text(value)?.parse().map_err(|_| garbled(value))
+        let read = match value {
+            Value::Int(number) => T::try_from(*number).ok(),
+            other => as_str(other)?.parse().ok(),
+        };
+        read.ok_or_else(|| garbled(value))
     }
 
     /// Milliseconds, or none for a negative number.
@@ -122,12 +152,11 @@ impl<'a> Reader<'a> {
     }
 
     fn label(&mut self) -> Result<Option<Label>, Fault> {
-        let text = self.text()?;
-        Ok(Label::new("label", text).ok())
+        Ok(Label::new("label", self.str()?).ok())
     }
 
     fn owner(&mut self) -> Result<Label, Fault> {
-        Label::new("owner", self.text()?).map_err(|error| Fault::permanent("read an owner", error))
+        Label::new("owner", self.str()?).map_err(|error| Fault::permanent("read an owner", error))
     }
 
     fn flag(&mut self) -> Result<bool, Fault> {
@@ -159,11 +188,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn as_text(value: &Value) -> Result<String, Fault> {
+pub(super) fn as_str(value: &Value) -> Result<Cow<'_, str>, Fault> {
     match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).map_err(|_| garbled(value)),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.clone()),
-        Value::Int(number) => Ok(number.to_string()),
+        Value::BulkString(bytes) => {
+            std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| garbled(value))
+        }
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(Cow::Borrowed(text)),
+        Value::Int(number) => Ok(Cow::Owned(number.to_string())),
         other => Err(garbled(other)),
     }
 }
@@ -178,27 +209,56 @@ fn garbled(value: &Value) -> Fault {
     Fault::transient("understand the store", format!("it answered {kind}"))
 }
 
+/// What acquire.lua answers: a text of lines.
 pub(super) fn answer(id: &str, value: &Value) -> Result<Answer, Fault> {
-    let mut reader = Reader::answer_for(id, value)?;
-    match reader.text()?.as_str() {
-        "granted" => Ok(Answer::Granted { fence: reader.number()? }),
-        "busy" => {
-            let ticket = reader.text()?.parse().ok();
-            let (ahead, retry_after) = (reader.number()?, reader.span()?);
-            let known = !reader.rest.as_slice().is_empty();
-            let holder = if known { Some(reader.holder()?) } else { None };
-            Ok(Answer::Busy(Busy { ticket, ahead, retry_after, holder }))
-        }
-        "conflict" => Ok(Answer::Conflict),
-        "full" => Ok(Answer::Full),
-        "dead" => Ok(Answer::Dead),
-        _ => Err(garbled(value)),
+    let text = as_str(value)?;
+    let mut lines = text.split('\n');
+    read_answer(id, &mut lines).ok_or_else(|| garbled(value))
+}
+
+fn read_answer<'a>(id: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Answer> {
+    if lines.next()? != id {
+        return None;
     }
+    Some(match lines.next()? {
+        "granted" => Answer::Granted { fence: lines.next()?.parse().ok()? },
+        "busy" => {
+            let ticket = lines.next()?.parse().ok();
+            let (ahead, retry_after) = (lines.next()?.parse().ok()?, span(lines.next()?)?);
+            let mut holder = lines.peekable();
+            let known = holder.peek().is_some();
+            let holder = if known { Some(read_holder(&mut holder)?) } else { None };
+            Answer::Busy(Busy { ticket, ahead, retry_after, holder })
+        }
+        "conflict" => Answer::Conflict,
+        "full" => Answer::Full,
+        "dead" => Answer::Dead,
+        _ => return None,
+    })
+}
+
+fn read_holder<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<Holder> {
+    Some(Holder {
+        owner: Label::new("owner", lines.next()?).ok()?,
+        reason: Label::new("reason", lines.next()?).ok(),
+        fence: lines.next()?.parse().ok()?,
+        weight: lines.next()?.parse().ok()?,
+        exclusive: lines.next()? == "1",
+        group: Label::new("group", lines.next()?).ok(),
+        held_for: span(lines.next()?)?.unwrap_or_default(),
+        expires_in: span(lines.next()?)?,
+    })
+}
+
+/// Milliseconds, or none for a negative number.
+fn span(text: &str) -> Option<Option<Duration>> {
+    let ms: i64 = text.parse().ok()?;
+    Some(u64::try_from(ms).ok().map(Duration::from_millis))
 }
 
 pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
     let mut reader = Reader::answer_for(id, value)?;
-    match reader.text()?.as_str() {
+    match &*reader.str()? {
         "held" => Ok(Standing::Held { fence: reader.number()? }),
         "waiting" => {
             let (ticket, ahead) = (reader.number()?, reader.number()?);
@@ -212,9 +272,9 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
 /// Where beat.lua says that so many claims stand: none where this client does not wait.
 pub(super) fn beats(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
     let mut reader = Reader::answer_for(id, value)?;
-    let (retry_after, head) = (reader.span()?, reader.text()?);
+    let (retry_after, head) = (reader.span()?, reader.str()?);
     let mut stand = || {
-        let (ticket, ahead) = (reader.text()?, reader.text()?);
+        let (ticket, ahead) = (reader.str()?, reader.str()?);
         // Not counted: all that matters is whether anybody is ahead.
         let ahead = ahead.parse().unwrap_or(u64::from(ticket != head));
         Ok(ticket.parse().ok().map(|ticket| Waiting { ticket, ahead, retry_after }))
@@ -229,17 +289,19 @@ pub(super) fn fences<'a>(
 ) -> Result<Vec<Option<u64>>, Fault> {
     let mut reader = Reader::new(value)?;
     let read = |renewal: &Renewal| {
-        if reader.text()? != renewal.claim.id.reveal() {
+        if reader.str()? != renewal.claim.id.reveal() {
             return Err(garbled(value));
         }
-        Ok(reader.text()?.parse().ok())
+        Ok(reader.str()?.parse().ok())
     };
     claims.into_iter().map(read).collect()
 }
 
 pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
-    match Reader::answer_for(id, value)?.text()?.as_str() {
-        "held" => Ok(Outcome::WasHeld),
+    if matches!(value, Value::BulkString(bytes) if bytes == id.as_bytes()) {
+        return Ok(Outcome::WasHeld);
+    }
+    match &*Reader::answer_for(id, value)?.str()? {
         "waiting" => Ok(Outcome::WasWaiting),
         "gone" => Ok(Outcome::Gone),
         _ => Err(garbled(value)),
@@ -248,7 +310,7 @@ pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
 
 pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, Fault> {
     let mut reader = Reader::answer_for(id, value)?;
-    let order = match reader.text()?.as_str() {
+    let order = match &*reader.str()? {
         "0" => Some(Order::Fifo),
         "1" => Some(Order::PreferWriters),
         "2" => Some(Order::PreferReaders),
@@ -263,6 +325,13 @@ pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, F
         waiters.push(Reader::new(value)?.waiter()?);
     }
     Ok(Snapshot { key: key.clone(), order, holders, holders_total, waiters, waiters_total })
+}
+
+/// What many.lua answers for so many claims, the first of which has this id: none where it is not
+/// the usual case.
+pub(super) fn many(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
+    let mut reader = Reader::answer_for(id, value)?;
+    (0..claims).map(|_| reader.number().map(|number: u64| (number > 0).then_some(number))).collect()
 }
 
 /// A message on a client's channel.
@@ -284,9 +353,9 @@ mod tests {
 
     #[test]
     fn spans_are_rounded_up() {
-        assert_eq!(millis(Duration::from_micros(1)), b"1");
-        assert_eq!(millis(Duration::from_micros(1_000)), b"1");
-        assert_eq!(millis(Duration::ZERO), b"0");
+        assert_eq!(millis(Duration::from_micros(1)), 1);
+        assert_eq!(millis(Duration::from_micros(1_000)), 1);
+        assert_eq!(millis(Duration::ZERO), 0);
     }
 
     #[test]

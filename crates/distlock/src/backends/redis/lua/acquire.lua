@@ -1,12 +1,22 @@
 -- Asks once for a claim that may have to wait.
 --
--- Returns, after the claim id, {'granted', fence} | {'busy', ticket or '', ahead, ms until a lease ends or -1, holder..}
---       | {'conflict'} | {'full'} | {'dead'}
+-- Returns, a line each and after the claim id, 'granted', fence | 'busy', ticket or '', ahead,
+-- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead'
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
+local p = lines(ARGV[5])
+local ask = {
+  id = id, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5], reentry = p[6],
+  capacity = number(p[7]), weight = number(ARGV[8]) or number(p[7]), floor = floor, since = now,
+}
+local place, most = string.match(ARGV[9], '^(%d+) (%d+)$')
+local ttl = number(ARGV[6])
+place, most = number(place), number(most)
+ask.exclusive = ask.weight == ask.capacity
+
 local function busy(ticket)
-  local place = ticket and whole(ticket) or ''
-  local answer = reply('busy', place, ahead(order_now(), ask.exclusive, ticket), retry_after())
+  local shown = ticket and whole(ticket) or ''
+  local answer = reply('busy', shown, ahead(order_now(), ask.exclusive, ticket), retry_after())
   local last, ends = held, held and held.ends
   if held and held.kind == 'shared' then
     local found = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
@@ -49,7 +59,7 @@ local function grant(fence)
   return reply('granted', whole(fence))
 end
 
-local function queue(place)
+local function queue()
   local ticket = mint(now_us)
   call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
   call('HSET', details, id, pack(ask), '~o', ask.order)
@@ -62,7 +72,6 @@ local function queue(place)
 end
 
 local function answer()
-  local place = number(ARGV[15])
   if call('ZSCORE', graves, id) then
     return reply('dead')
   elseif held and held.id == id then
@@ -92,14 +101,14 @@ local function answer()
     return grant(mint(number(ask.floor) or now_us))
   elseif not place then
     return busy(nil)
-  elseif waiting >= number(ARGV[16]) then
+  elseif waiting >= most then
     return reply('full')
   end
-  return queue(place)
+  return queue()
 end
 
 get_main = call
 settle()
 local result = answer()
-keep_counter(max(ttl, number(ARGV[15]) or 0))
-return result
+keep_counter()
+return table.concat(result, '\n')

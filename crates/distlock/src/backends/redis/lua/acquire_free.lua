@@ -1,19 +1,13 @@
 -- The usual case: nobody holds, waits or is buried here.
 --
--- ARGV  6 owner, 7 reason, 8 weight, 9 capacity, 10 order, 11 group, 12 reentry id, 13 ttl,
---       14 fence floor, 15 place, 16 most waiters. An empty string means none.
+-- ARGV  5 the ask as it is written into main: owner, reason, order, client, group, reentry id and
+--       capacity, a line each; 6 ttl, 7 fence floor, 8 weight, '' for all of the capacity, 9 place
+--       and most waiters. An empty string means none.
 -- Returns what acquire.lua returns.
-local ask = {
-  id = id, client = client, owner = ARGV[6], reason = ARGV[7], weight = number(ARGV[8]),
-  capacity = number(ARGV[9]), order = ARGV[10], group = ARGV[11], reentry = ARGV[12],
-  floor = ARGV[14], since = now,
-}
-local ttl = number(ARGV[13])
-ask.exclusive = ask.weight == ask.capacity
+local floor = ARGV[7]
 
-if ask.exclusive and call('EXISTS', main, sharers, queue_x, queue_s, graves) == 0 then
-  ask.fence = mint(number(ask.floor) or now_us)
-  call('SET', main, exclusive_text(ask), 'PX', whole(ttl))
-  keep_counter(ttl)
-  return reply('granted', whole(ask.fence))
+if ARGV[8] == '' and call('EXISTS', main, details, graves) == 0 then
+  local fence = next_number(floor ~= '' and floor or now_us_text)
+  call('SET', main, id .. ' ' .. fence .. ' ' .. ARGV[5] .. '\n' .. now_text, 'PX', ARGV[6])
+  return id .. '\ngranted\n' .. fence
 end

@@ -1,7 +1,7 @@
 -- The law, restated: who may hold what. The original is crates/distlock-core/src/law; every rule
 -- here has its twin there, and random operations compare the two.
 --
--- main     a string: an exclusive holder (see exclusive_text), or '~shared <group>\n<order>' as long
+-- main     a string: an exclusive holder (see texts.lua), or '~shared <group>\n<order>' as long
 --          as sharers live. Anything else was put there by a foreign client and holds exclusively.
 --          A claim that was released but keeps the key goes by 'kept:<claim>', here as anywhere.
 -- sharers  zset claim -> end of lease. Beside an exclusive main: the other claims of its thread of
@@ -10,79 +10,61 @@
 -- clients  zset client -> moment until which its places live.
 -- places   zset of 'c:<client>:<claim>' and 'r:<reentry>:<claim>', all of score 0: who waits for
 --          whom, found by prefix.
--- details  hash claim -> pack(..), '~w' -> sum of the sharers' weights, '~o' -> order of the queue.
+-- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
+--          the queue.
 -- graves   zset claim -> moment until which it stays dead.
 
 local GRAVES_MAX = 10000
 local SLICE = 500 -- unpack breaks at about 8000
-local SLACK = 60000
 
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
 
-local function lines(text)
-  local parts = {}
-  for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
-    parts[#parts + 1] = part
+-- Every answer begins with the claim it is for, so that an answer to somebody else's question is
+-- never mistaken for one's own.
+local function reply(...)
+  return { id, ... }
+end
+
+-- The last number given out: fences and tickets come from one counter.
+local counter
+
+local function mint(at_least)
+  counter = max((counter or number(call('GET', fence_key) or 0)) + 1, at_least)
+  return counter
+end
+
+local function keep_counter()
+  if counter then
+    call('SET', fence_key, whole(counter), 'PX', ARGV[4])
   end
-  return parts
+end
+
+local function exclusive_text(h)
+  return table.concat({
+    h.id .. ' ' .. whole(h.fence) .. ' ' .. h.owner,
+    h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.since),
+  }, '\n')
 end
 
 local function pack(h)
   return table.concat({
-    h.owner, h.reason, whole(h.weight), whole(h.capacity), h.group, h.reentry, h.client,
-    whole(h.since), h.fence and whole(h.fence) or '', h.floor or '', h.order,
+    h.owner, h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.weight),
+    whole(h.since), h.fence and whole(h.fence) or '', h.floor or '',
   }, '\n')
 end
 
 local function unpack_details(claim, text)
   local p = lines(text)
   return {
-    id = claim, owner = p[1], reason = p[2], weight = number(p[3]), capacity = number(p[4]),
-    group = p[5], reentry = p[6], client = p[7], since = number(p[8]), fence = number(p[9]),
-    floor = p[10], order = p[11], exclusive = p[3] == p[4],
+    id = claim, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5],
+    reentry = p[6], capacity = number(p[7]), weight = number(p[8]), since = number(p[9]),
+    fence = number(p[10]), floor = p[11], exclusive = p[7] == p[8],
   }
 end
 
 local function details_of(claim)
   local text = call('HGET', details, claim)
   return text and unpack_details(claim, text)
-end
-
--- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
--- whoever comes by in time removes it piece by piece, with all that belongs to it.
-local function outlive(key, until_)
-  local left = call('PTTL', key)
-  until_ = until_ + SLACK
-  if left == -1 or (left >= 0 and now + left < until_) then
-    call('PEXPIREAT', key, whole(until_))
-  end
-end
-
-local function push(to, text)
-  if push_verb ~= '' then
-    -- Denied or not, the grant stands: the waiter's next heartbeat tells.
-    redis.pcall(push_verb, push_channel .. to, text)
-  end
-end
-
--- What a text of ours says; nothing if it is not ours. Foreign values may look like anything.
-local function read_exclusive(text, ends)
-  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
-  local p = rest and lines(rest)
-  if not p or #p ~= 8 or #fence > 16 then
-    return nil
-  end
-  local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
-  local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+$')
-  if not ours then
-    return nil
-  end
-  return {
-    kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
-    order = p[3], client = p[4], group = p[5], reentry = p[6], since = number(p[7]),
-    capacity = number(p[8]), weight = number(p[8]), exclusive = true, ends = ends,
-  }
 end
 
 -- Who takes or shows a key of another type must hear of it; who lets go of one has lost it.
@@ -97,6 +79,9 @@ local function read_main()
   local left = call('PTTL', main)
   local ends = left >= 0 and now + left or nil
   if type(text) == 'table' then
+    if not string.find(text.err, 'WRONGTYPE', 1, true) then
+      error(text)
+    end
     held = { kind = 'foreign', ends = ends }
     return
   end
@@ -205,10 +190,6 @@ local function purge_holders()
     drop_sharers_until('+inf')
     call('HDEL', details, '~w')
   end
-end
-
-local function places_of(prefix, most)
-  return call('ZRANGEBYLEX', places, '[' .. prefix, '[' .. prefix .. '\255', 'LIMIT', 0, most)
 end
 
 local function leave_queue(h)

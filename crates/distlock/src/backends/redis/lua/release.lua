@@ -1,6 +1,9 @@
 -- Gives up a claim, or breaks a hold, and admits whoever is next.
 --
--- Returns the claim id and 'held' | 'waiting' | 'gone': what the claim was doing until now.
+-- Returns the claim id if the claim held until now, or that and 'waiting' | 'gone'.
+
+local broken, keep, grave = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
+broken, keep, grave = number(broken), number(keep) or 0, number(grave) or 0
 
 -- The key stays taken until then, but by a claim that is dead.
 local function keep_taken(h, ends)
@@ -72,7 +75,7 @@ local function break_holds(fence)
 end
 
 settle()
-local outcome = broken == '' and give_up() or break_holds(number(broken))
+local outcome = broken and break_holds(broken) or give_up()
 admit()
-keep_counter(0)
-return reply(outcome)
+keep_counter()
+return outcome == 'held' and id or reply(outcome)

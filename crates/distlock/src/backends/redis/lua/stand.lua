@@ -1,8 +1,9 @@
 -- Keeps one claim alive, held or waiting, and says where it stands.
 --
--- ARGV  6 span in ms, 7 weight to lower to, 8 fence floor. An empty string means none.
--- Returns, after the claim id, {'held', fence} | {'waiting', ticket, ahead, ms until a lease ends or -1} | {'gone'}
-local span, weight, floor = number(ARGV[6]), number(ARGV[7]), number(ARGV[8])
+-- ARGV  5 span in ms, 6 weight to lower to, 7 fence floor. An empty string means none.
+-- Returns, after the claim id, {'held', fence} | {'gone'}
+--       | {'waiting', ticket, ahead, ms until a lease ends or -1}
+local span, weight, floor = number(ARGV[5]), number(ARGV[6]), number(ARGV[7])
 
 local function raised(fence)
   fence = max(fence, floor)
@@ -74,5 +75,5 @@ local result = stand()
 if weight then
   admit()
 end
-keep_counter(span)
+keep_counter()
 return result

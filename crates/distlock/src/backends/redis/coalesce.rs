@@ -1,0 +1,357 @@
+//! Calls of the same instant go out together: one script for many keys.
+//!
+//! A few calls go by themselves. Whoever comes while they are under way leaves with all others of
+//! the same instant, and when many calls are under way, with all who came until one of them was
+//! back. So one caller pays for one round trip and nothing else, and with many callers the work of
+//! a call, here and at the server, is shared by all who are in it.
+//!
+//! Only the usual case goes together: a claim on the whole of a free key, and its release while
+//! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
+
+use std::collections::VecDeque;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use distlock_core::{Answer, Ask, Fault, How, Key, Outcome, Target};
+use redis::Cmd;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::faults::{ends_connection, fault};
+use super::script::MANY;
+use super::{FENCE_LIFE_MS, Inner, wire};
+use crate::sync::lock;
+
+/// How many calls are under way by themselves before others go together.
+const ALONE_MAX: usize = 2;
+
+/// How many calls are under way before others wait for one to come back. More than go by
+/// themselves, so that somebody is always there to send those who wait.
+const FLIGHTS_MAX: usize = 4;
+
+/// How many keys one script takes on. The server does nothing else meanwhile.
+const SEATS_MAX: usize = 64;
+
+/// How many keys, by hash, are remembered as wanted by several.
+const BUSY_KEYS: usize = 1024;
+
+/// The calls under way and those who wait for the next.
+#[derive(Debug)]
+pub(super) struct Together {
+    gate: Mutex<Gate>,
+    /// Keys that were not the usual case when they were last asked for.
+    busy: Box<[AtomicBool]>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    flights: usize,
+    asks: VecDeque<Passenger<AskText>>,
+    releases: VecDeque<Passenger<()>>,
+    /// Somebody is about to leave and takes along whoever comes until then.
+    boarding: bool,
+}
+
+/// Somebody who waits to be sent with others. Hears a number, or none if the key is not the usual
+/// case.
+#[derive(Debug)]
+struct Passenger<T> {
+    main: String,
+    id: String,
+    what: T,
+    reply: oneshot::Sender<Result<Option<u64>, Fault>>,
+}
+
+#[derive(Debug)]
+struct AskText {
+    text: String,
+    ttl_ms: u64,
+}
+
+/// How a call goes out.
+enum Turn<'a> {
+    /// By itself, and others wait until this is dropped.
+    Alone(Option<Flight<'a>>),
+    /// With others: here is what came of it.
+    With(oneshot::Receiver<Result<Option<u64>, Fault>>),
+}
+
+impl Default for Together {
+    fn default() -> Self {
+        let busy = std::iter::repeat_with(AtomicBool::default).take(BUSY_KEYS).collect();
+        Self { gate: Mutex::default(), busy }
+    }
+}
+
+impl Together {
+    fn busy(&self, key: &Key) -> &AtomicBool {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        &self.busy[hasher.finish() as usize % BUSY_KEYS]
+    }
+}
+
+impl Inner {
+    /// Asks, together with others if there are any.
+    pub(super) async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
+        let usual = ask.is_exclusive() && ask.fence_floor.is_none();
+        let key = &ask.claim.key;
+        let turn = self.turn(usual, key, |gate, reply| {
+            let what =
+                AskText { text: wire::ask_text(ask, &self.client), ttl_ms: wire::ttl_ms(ask) };
+            gate.asks.push_back(self.passenger(key, ask.claim.id.reveal(), what, reply));
+        });
+        let flight = match turn {
+            Turn::Alone(flight) => flight,
+            Turn::With(answer) => match landed("acquire", answer.await)? {
+                Some(fence) => return Ok(Answer::Granted { fence }),
+                None => None,
+            },
+        };
+        let answer = self.ask(ask).await;
+        drop(flight);
+        let wanted = matches!(&answer, Ok(Answer::Busy(_)));
+        self.together.busy(key).store(wanted, Ordering::Relaxed);
+        answer
+    }
+
+    /// Gives up, together with others if there are any.
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        target: &Target,
+        how: How,
+    ) -> Result<Outcome, Fault> {
+        let claim = match target {
+            Target::Claim(claim) if how == How::default() => Some(claim),
+            _ => None,
+        };
+        let turn = self.turn(claim.is_some(), target.key(), |gate, reply| {
+            let id = wire::released_id(target);
+            gate.releases.push_back(self.passenger(target.key(), id, (), reply));
+        });
+        let _flight = match turn {
+            Turn::Alone(flight) => flight,
+            Turn::With(answer) => match landed("release", answer.await)? {
+                Some(_) => return Ok(Outcome::WasHeld),
+                None => None,
+            },
+        };
+        self.give_up(target, how).await
+    }
+
+    fn passenger<T>(
+        &self,
+        key: &Key,
+        id: String,
+        what: T,
+        reply: oneshot::Sender<Result<Option<u64>, Fault>>,
+    ) -> Passenger<T> {
+        Passenger { main: self.namespace.main(key), id, what, reply }
+    }
+
+    /// Whether a call goes by itself, or with others, whom `join` adds it to.
+    fn turn(
+        self: &Arc<Self>,
+        usual: bool,
+        key: &Key,
+        join: impl FnOnce(&mut Gate, oneshot::Sender<Result<Option<u64>, Fault>>),
+    ) -> Turn<'_> {
+        if self.namespace.fence_of_all().is_none() {
+            return Turn::Alone(None);
+        }
+        let usual = usual && !self.together.busy(key).load(Ordering::Relaxed);
+        let mut gate = lock(&self.together.gate);
+        if gate.flights < ALONE_MAX {
+            gate.flights += 1;
+            return Turn::Alone(Some(Flight(&self.together)));
+        }
+        match Handle::try_current() {
+            Ok(home) if usual => {
+                let (reply, answer) = oneshot::channel();
+                join(&mut gate, reply);
+                if gate.flights < FLIGHTS_MAX && !gate.boarding {
+                    gate.flights += 1;
+                    gate.boarding = true;
+                    drop(gate);
+                    home.spawn(fly_on(Slot { inner: Arc::clone(self), free: false }));
+                }
+                Turn::With(answer)
+            }
+            _ => Turn::Alone(None),
+        }
+    }
+}
+
+/// A call that is under way by itself.
+struct Flight<'a>(&'a Together);
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.gate).flights -= 1;
+    }
+}
+
+impl Gate {
+    /// As many as fit into one call, first those who let go. Whoever has left meanwhile stays out.
+    fn board(&mut self) -> Cabin {
+        let mut seats = SEATS_MAX;
+        let releases = board(&mut self.releases, &mut seats);
+        let asks = board(&mut self.asks, &mut seats);
+        Cabin { releases, asks }
+    }
+}
+
+fn board<T>(waiting: &mut VecDeque<Passenger<T>>, seats: &mut usize) -> Vec<Passenger<T>> {
+    let mut boarded = Vec::with_capacity(waiting.len().min(*seats));
+    while *seats > 0
+        && let Some(passenger) = waiting.pop_front()
+    {
+        if !passenger.reply.is_closed() {
+            boarded.push(passenger);
+            *seats -= 1;
+        }
+    }
+    boarded
+}
+
+/// Those who go together.
+struct Cabin {
+    releases: Vec<Passenger<()>>,
+    asks: Vec<Passenger<AskText>>,
+}
+
+impl Cabin {
+    fn len(&self) -> usize {
+        self.releases.len() + self.asks.len()
+    }
+
+    fn first_id(&self) -> Option<&str> {
+        let release = self.releases.first().map(|passenger| &passenger.id);
+        release.or(self.asks.first().map(|passenger| &passenger.id)).map(String::as_str)
+    }
+
+    /// Adds `KEYS` and `ARGV` of many.lua.
+    fn fill(&self, cmd: &mut Cmd, fence: &str, fence_life_ms: u64) {
+        cmd.arg(self.len() + 1).arg(fence);
+        let released = self.releases.iter().map(|release| &release.main);
+        for main in released.chain(self.asks.iter().map(|ask| &ask.main)) {
+            cmd.arg(main);
+        }
+        cmd.arg(self.releases.len()).arg(fence_life_ms);
+        for release in &self.releases {
+            cmd.arg(&release.id);
+        }
+        for ask in &self.asks {
+            cmd.arg(&ask.id).arg(&ask.what.text).arg(ask.what.ttl_ms);
+        }
+    }
+
+    /// Tells everybody what came of it. Whoever has left meanwhile is cleaned up after as usual.
+    fn tell(self, mut heard: impl FnMut() -> Result<Option<u64>, Fault>) {
+        for passenger in self.releases {
+            let _ = passenger.reply.send(heard());
+        }
+        for passenger in self.asks {
+            let _ = passenger.reply.send(heard());
+        }
+    }
+}
+
+/// One of the calls that may be under way at once.
+struct Slot {
+    inner: Arc<Inner>,
+    free: bool,
+}
+
+impl Slot {
+    /// Those who leave now; if there are none, the slot is free.
+    fn board(&mut self) -> Option<Cabin> {
+        let mut gate = lock(&self.inner.together.gate);
+        gate.boarding = false;
+        let cabin = gate.board();
+        if cabin.len() == 0 {
+            gate.flights -= 1;
+            self.free = true;
+            return None;
+        }
+        Some(cabin)
+    }
+
+    /// Nobody is going to send what waits: all hear of it and may ask again.
+    fn give_up(&self, fault: &Fault) {
+        loop {
+            let cabin = lock(&self.inner.together.gate).board();
+            if cabin.len() == 0 {
+                return;
+            }
+            cabin.tell(|| Err(fault.clone()));
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.free {
+            self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
+            let mut gate = lock(&self.inner.together.gate);
+            gate.flights -= 1;
+            gate.boarding = false;
+        }
+    }
+}
+
+/// Sends those who wait, and then those who came meanwhile, until nobody does.
+async fn fly_on(mut slot: Slot) {
+    loop {
+        // Whoever was just answered may have something to send right away.
+        tokio::task::yield_now().await;
+        let Some(cabin) = slot.board() else { return };
+        if let Err(fault) = fly(&slot.inner, cabin).await {
+            slot.give_up(&fault);
+        }
+    }
+}
+
+async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
+    let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.first_id()) else {
+        return Ok(());
+    };
+    let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
+    match inner.link.try_eval("send many", &MANY, &fill).await {
+        Ok(Ok(value)) => match inner.read(wire::many(first, cabin.len(), &value)) {
+            Ok(numbers) => {
+                let mut numbers = numbers.into_iter();
+                cabin.tell(|| Ok(numbers.next().flatten()));
+                Ok(())
+            }
+            Err(fault) => {
+                cabin.tell(|| Err(fault.clone()));
+                Err(fault)
+            }
+        },
+        Ok(Err(error)) if ends_connection(&error) => {
+            let fault = fault("send many", error);
+            cabin.tell(|| Err(fault.clone()));
+            Err(fault)
+        }
+        // The server would not do it for all of them. Each hears for itself why.
+        Ok(Err(_)) => {
+            cabin.tell(|| Ok(None));
+            Ok(())
+        }
+        Err(fault) => {
+            cabin.tell(|| Err(fault.clone()));
+            Err(fault)
+        }
+    }
+}
+
+/// What those who went together hear.
+fn landed(
+    action: &'static str,
+    heard: Result<Result<Option<u64>, Fault>, oneshot::error::RecvError>,
+) -> Result<Option<u64>, Fault> {
+    heard.unwrap_or_else(|_| Err(Fault::transient(action, "the call was given up before it left")))
+}
