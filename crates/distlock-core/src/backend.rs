@@ -65,6 +65,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Looks at the keys that begin with `prefix` and are held or waited for, page by page.
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page>;
 
+    /// A number that changes whenever the store may have been reached anew: over a new connection,
+    /// after a failover. Between two equal ones the store has not restarted, so what it promised
+    /// before the first it still knows at the second. Costs nothing: no message is sent.
+    fn epoch(&self) -> u64;
+
     /// Looks at the store itself.
     fn probe(&self) -> Pending<'_, Health>;
 
@@ -187,6 +192,8 @@ pub struct Health {
     pub clock_us: Option<u64>,
     /// What else an operator may want to know, as names and values: version, role, replicas.
     pub facts: Vec<(&'static str, String)>,
+    /// True if the store only copies another one.
+    pub replica: bool,
     /// What an operator should mend, each a sentence that says how.
     pub warnings: Vec<String>,
 }
@@ -200,6 +207,7 @@ impl Health {
             persistent: false,
             clock_us: None,
             facts: Vec::new(),
+            replica: false,
             warnings: Vec::new(),
         }
     }

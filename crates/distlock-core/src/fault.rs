@@ -65,6 +65,35 @@ impl Fault {
     }
 }
 
+/// Too few nodes of a store could be reached to decide: the source of a [`Fault`].
+///
+/// A minority of them may have executed the call all the same.
+#[derive(Clone, Debug)]
+pub struct NoQuorum {
+    /// How many nodes make a majority.
+    pub needed: usize,
+    /// How many said yes.
+    pub granted: usize,
+    /// What those said that could not answer, by the names of the nodes.
+    pub faults: Vec<(String, Fault)>,
+}
+
+impl NoQuorum {
+    /// The one behind a fault, if there is one.
+    pub fn of(fault: &Fault) -> Option<&Self> {
+        fault.source()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for NoQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no quorum, {} of {} nodes agreed", self.granted, self.needed)?;
+        self.faults.iter().try_for_each(|(node, fault)| write!(f, "; {node}: {fault}"))
+    }
+}
+
+impl Error for NoQuorum {}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == FaultKind::Unsupported {

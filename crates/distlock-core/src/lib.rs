@@ -28,7 +28,7 @@ pub use answer::{Answer, Busy, Confirmed, Holder, Outcome, Standing, Waiting};
 pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
 pub use backend::{Backend, Capabilities, Health, Pending, Push, Streaming};
 pub use claim::{Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
-pub use fault::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind, NoQuorum};
 pub use invalid::Invalid;
 pub use journal::{Entry, EntryId, JOURNAL_PAGE_MAX, Journal, JournalPage, Retention};
 pub use key::Key;

@@ -273,6 +273,10 @@ impl Backend for Faulty {
             .await)
     }
 
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         request!(self, (), |inner| inner.probe().await)
     }

@@ -335,6 +335,10 @@ impl Backend for Scripted {
         })
     }
 
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
             match self.called(|at| Call::Probe { at }, |state| state.probe.take()) {

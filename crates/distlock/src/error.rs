@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
-use distlock_core::{Fault, Holder, Invalid, Key};
+use distlock_core::{Fault, Holder, Invalid, Key, NoQuorum};
 
 /// Why a call did not do what was asked.
 ///
@@ -133,16 +133,31 @@ impl Error {
             | Self::RetriesExhausted { .. }
             | Self::TooManyWaiters { .. }
             | Self::Lost { .. }
-            | Self::NoQuorum { .. }
             | Self::NotReplicated { .. }
             | Self::ReleaseUncertain { .. } => true,
             Self::Backend(fault) => fault.is_transient(),
+            Self::NoQuorum { faults: NodeFaults(faults), .. } => {
+                faults.is_empty() || faults.iter().any(|(_, fault)| fault.is_transient())
+            }
             Self::NotHeld { .. }
             | Self::Closed
             | Self::NoRuntime
             | Self::Unsupported { .. }
             | Self::Conflict { .. }
             | Self::Invalid(_) => false,
+        }
+    }
+
+    /// The error that a fault at a key amounts to.
+    pub(crate) fn from_fault_at(key: &Key, fault: Fault) -> Self {
+        match NoQuorum::of(&fault) {
+            Some(NoQuorum { needed, granted, faults }) => Self::NoQuorum {
+                key: key.clone(),
+                needed: *needed,
+                granted: *granted,
+                faults: NodeFaults(faults.clone()),
+            },
+            None => Self::from_fault(fault),
         }
     }
 

@@ -75,6 +75,7 @@ impl Locks {
 
     /// Locks on the backend that a URL names: `memory:`, or a Redis or Valkey server,
     /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`.
+    /// A [quorum](crate::guide::quorum) of them is `quorum:?node=redis://a&node=redis://b&node=…`.
     /// Nothing is sent yet: a server that cannot be reached shows with the first call.
     ///
     /// Options follow as a query: `namespace` (default `distlock`; empty for bare keys, as other

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use distlock_core::{Backend, Invalid, Journal, Retention};
 
-use crate::backends::Memory;
+use crate::backends::quorum::url::{Spec, name_of};
+use crate::backends::{Memory, Quorum};
 
 /// What a URL leads to.
 pub(crate) struct Opened {
@@ -36,11 +37,12 @@ fn open_plain(url: &str) -> Result<Opened, Invalid> {
         "memory" => memory(url),
         "sqlite" => sqlite(url),
         "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => redis(url),
+        "quorum" => quorum(url),
         _ => Err(Invalid::new(
             "URL scheme",
             scheme,
             "is unknown; known are memory:, sqlite:, redis://, rediss://, redis+unix://, \
-             redis-sentinel:// and redis-cluster://",
+             redis-sentinel://, redis-cluster:// and quorum:?node=..",
         )),
     }
 }
@@ -94,6 +96,22 @@ fn sqlite(_: &str) -> Result<Opened, Invalid> {
     Err(Invalid::new("URL scheme", "sqlite", why))
 }
 
+/// A quorum of backends, each with a URL of its own.
+fn quorum(url: &str) -> Result<Opened, Invalid> {
+    let spec = Spec::parse(url)?;
+    let mut nodes = Vec::new();
+    for url in &spec.nodes {
+        let name = name_of(url);
+        if url.starts_with("quorum:") {
+            return Err(Invalid::new("node", name, "must not be a quorum itself"));
+        }
+        nodes.push((name, open_plain(url)?.backend));
+    }
+    let backend = Arc::new(Quorum::with_options(nodes, spec.options)?);
+    // Each node would know another past.
+    Ok(Opened { backend, journal: None, retention: None })
+}
+
 #[cfg(feature = "redis")]
 fn redis(url: &str) -> Result<Opened, Invalid> {
     Ok(Opened::both(Arc::new(crate::backends::Redis::open(url)?)))
@@ -116,6 +134,12 @@ mod tests {
             ("etcd://h", "unknown"),
             ("memory:x", "nothing to choose"),
             ("redis://h/?nope=1", "not an option"),
+            ("quorum:?node=redis://a&node=redis://b", "between 3 and 31"),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://u:p@A:6379/", "listed twice"),
+            ("quorum:?node=redis://a&node=redis://b&node=quorum:", "not be a quorum"),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://c&ttl=3", "not an option"),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://c?x=1", "not an option"),
+            ("quorum:redis://a", "must be like"),
             ("memory:?journal=maybe", "on or off"),
             ("memory:?journal_entries=0", "between 1 and"),
             ("memory:?journal_days=many", "a number"),
@@ -137,6 +161,7 @@ mod tests {
         ] {
             assert!(open(url).is_ok(), "{url}");
         }
+        assert!(open("quorum:?node=redis://a&node=redis://b&node=redis://c?namespace=x").is_ok());
     }
 
     #[test]

@@ -225,6 +225,10 @@ impl Backend for Planted {
         }
     }
 
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.inner.probe()
     }

@@ -176,7 +176,14 @@ impl Client {
 
     pub(super) async fn ask(&self, ask: &Ask) -> Answer {
         ask.check().expect("the kit asks for valid things");
-        self.backend.acquire(ask).await.expect("an acquire is answered")
+        match self.backend.acquire(ask).await.expect("an acquire is answered") {
+            // Whoever is outvoted releases what some nodes may have granted.
+            Answer::Outvoted(why) => {
+                self.release(ask).await;
+                *why
+            }
+            answer => answer,
+        }
     }
 
     /// Asks and expects a place in the queue.

@@ -130,6 +130,10 @@ impl Backend for Store {
         Box::pin(async { Err(Fault::unsupported("listing")) })
     }
 
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async { Ok(Health::new("test", "test")) })
     }

@@ -241,6 +241,11 @@ impl Backend for Memory {
         })
     }
 
+    /// The store lives as long as its clients.
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         let identity = format!("memory:{:p}", Arc::as_ptr(&self.store));
         Box::pin(async move { Ok(Health::new(identity.clone(), identity)) })

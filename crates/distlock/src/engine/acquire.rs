@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, ClaimId, Confirmed, Fault, Key, Moment, Renewal, Ticket, Waiting as Standing,
+    Answer, Ask, Busy, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
+    Waiting as Standing,
 };
 use tracing::Instrument;
 
 use super::Grant;
 use super::armed::Armed;
 use super::pacing::{Pacing, fault_pause};
+use super::renew::release;
 use super::request::{Limit, Request};
-use crate::keeper::{Keeper, LastFault, Verdict};
+use crate::keeper::{Keeper, LastFault, RELEASE_MAX, Verdict};
 use crate::observe::{Acquisition, Event};
 use crate::options::{Settings, Waiting};
 use crate::sync::lock;
@@ -161,6 +163,10 @@ impl<'a> Attempts<'a> {
             () = self.keeper.until_closed() => return Err(Error::Closed),
         };
         self.armed.answered(&answer);
+        let answer = match answer {
+            Ok(Answer::Outvoted(why)) => self.let_go().await.map(|()| Ok(*why))?,
+            other => other,
+        };
         if !matches!(answer, Err(_) | Ok(Answer::Quarantined(_))) {
             self.faulty_since = None;
         }
@@ -239,7 +245,8 @@ impl<'a> Attempts<'a> {
 
     /// Gives up for good. A caller who knows the id can ask again under it, or release it.
     fn failed(self, error: Error) -> Result<Grant, Error> {
-        if self.place_kept || self.fixed_id && matches!(error, Error::Backend(_)) {
+        let in_doubt = matches!(error, Error::Backend(_) | Error::NoQuorum { .. });
+        if self.place_kept || self.fixed_id && in_doubt {
             self.armed.disarm();
         }
         if self.place_kept {
@@ -262,6 +269,21 @@ impl<'a> Attempts<'a> {
         let hopeless = self.fixed_id && matches!(error, Error::NotHeld { .. });
         if hopeless || self.limit == Limit::Once || self.stillborn >= STILLBORN_MAX {
             return Err(error);
+        }
+        self.start_over()
+    }
+
+    /// Some nodes of the store granted it and too many did not. Before anybody asks again they are
+    /// let go: a crowd that has split the votes would never come to an end.
+    async fn let_go(&mut self) -> Result<(), Error> {
+        if self.limit == Limit::Once {
+            // The clean-up does it.
+            return Ok(());
+        }
+        if self.fixed_id && self.keeper.is_only_call(&self.ask.claim) {
+            // Whatever is left is released again at the end.
+            let claim = self.ask.claim.clone();
+            let _ = release(&*self.keeper.backend, claim, How::default(), RELEASE_MAX).await;
         }
         self.start_over()
     }
@@ -381,14 +403,17 @@ impl<'a> Attempts<'a> {
             Limit::Forever => now.since(since) >= self.settings.patience,
         };
         if impatient || !fault.is_transient() {
-            return Err(Error::from_fault(fault));
+            return Err(Error::from_fault_at(&self.ask.claim.key, fault));
         }
         self.faults = self.faults.saturating_add(1);
         self.retries = self.retries.saturating_add(1);
         if let Waiting::Poll(pacing) = &self.settings.waiting
             && pacing.next(self.retries, 0.0).is_none()
         {
-            return Err(Error::from_fault(fault));
+            return Err(Error::from_fault_at(&self.ask.claim.key, fault));
+        }
+        if NoQuorum::of(&fault).is_some() {
+            self.let_go().await?;
         }
         let paced = fault_pause(self.faults, self.random(self.faults));
         self.sleep(pause.unwrap_or(paced)).await

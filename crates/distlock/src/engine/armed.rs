@@ -58,6 +58,8 @@ impl Armed {
         match answer {
             Ok(Answer::Granted { .. }) => {}
             Ok(Answer::Busy(busy)) if busy.ticket.is_some() => {}
+            // Some node may have it, or may still get it.
+            Ok(Answer::Outvoted(_)) => {}
             // Nothing is left of it at the store, if all earlier ones were answered, too.
             Ok(_) => self.out = self.doubtful,
             Err(fault) => {

@@ -5,3 +5,6 @@ pub mod choosing {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}
+
+#[doc = include_str!("quorum.md")]
+pub mod quorum {}

@@ -41,6 +41,11 @@ impl Callers {
         self.0.contains_key(id)
     }
 
+    /// True if at most one call is under way under the id, and none has left it to the caller.
+    pub(super) fn is_only(&self, id: ClaimId) -> bool {
+        self.0.get(&id).is_none_or(|shared| shared.calls == 1 && !shared.taken)
+    }
+
     /// True if the claim is to be given up.
     pub(super) fn end(&mut self, id: ClaimId, ending: Ending) -> bool {
         let Some(shared) = self.0.get_mut(&id) else { return ending == Ending::Out };

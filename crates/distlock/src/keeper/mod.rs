@@ -192,6 +192,11 @@ impl Keeper {
         self.table().callers.begin(claim.id);
     }
 
+    /// True if no other call is under way under this id of its caller's.
+    pub(crate) fn is_only_call(&self, claim: &Claim) -> bool {
+        self.table().callers.is_only(claim.id)
+    }
+
     /// A call under an id of its caller's ends. True if the claim is to be given up.
     pub(crate) fn call_ends(&self, claim: &Claim, ending: Ending) -> bool {
         self.table().callers.end(claim.id, ending)

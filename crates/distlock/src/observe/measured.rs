@@ -104,6 +104,10 @@ impl Backend for Measured {
         self.time("list", self.inner.list(prefix, cursor))
     }
 
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.time("probe", self.inner.probe())
     }

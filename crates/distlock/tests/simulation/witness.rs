@@ -233,6 +233,10 @@ impl Backend for Witness {
         self.inner.list(prefix, cursor)
     }
 
+    fn epoch(&self) -> u64 {
+        self.inner.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.inner.probe()
     }

@@ -231,6 +231,10 @@ impl Backend for RemoteClient {
         self.call("list", &json!([prefix, cursor.map(|cursor| &cursor.0)]), wire::page_in)
     }
 
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.call("probe", &Value::Null, |answer| {
             let mut health = Health::new(answer[0].as_str().unwrap(), answer[1].as_str().unwrap());

@@ -66,6 +66,10 @@ impl Backend for Forgetful {
         self.0.list(prefix, cursor)
     }
 
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.0.probe()
     }

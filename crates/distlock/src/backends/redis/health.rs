@@ -11,6 +11,7 @@ pub(super) fn of(info: &str) -> Health {
     let field = |name: &str| fields.get(name).copied().unwrap_or_default();
     let mut health = Health::new(field("run_id"), field("run_id"));
     health.persistent = field("aof_enabled") == "1";
+    health.replica = field("role") == "slave";
     health.clock_us = field("server_time_usec").parse().ok();
     let server = if fields.contains_key("valkey_version") { "valkey" } else { "redis" };
     let version = fields.get("valkey_version").copied().unwrap_or(field("redis_version"));
@@ -30,7 +31,7 @@ pub(super) fn of(info: &str) -> Health {
              set maxmemory-policy noeviction"
         ));
     }
-    if field("role") == "slave" {
+    if health.replica {
         warnings.push("this server is a replica: connect to the primary".to_owned());
     }
     if field("loading") == "1" {
@@ -54,6 +55,7 @@ pub(super) fn whole(mut nodes: Vec<Health>) -> Health {
         all.facts.push(("primaries", nodes.len().to_string()));
     }
     all.persistent = nodes.iter().all(|node| node.persistent);
+    all.replica = nodes.iter().any(|node| node.replica);
     all.warnings = nodes.into_iter().flat_map(|node| node.warnings).collect();
     all.warnings.sort();
     all.warnings.dedup();

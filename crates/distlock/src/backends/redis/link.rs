@@ -1,7 +1,7 @@
 //! The connection to the store: dialled when it is needed, given up when it fails.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use distlock_core::{Fault, Push};
@@ -41,6 +41,8 @@ pub(super) struct Link {
     channels: Arc<Mutex<VecDeque<String>>>,
     /// How many calls in a row have failed.
     failed: AtomicU32,
+    /// The number of the latest connection.
+    epoch: AtomicU64,
 }
 
 /// A connection and its number.
@@ -64,7 +66,14 @@ impl Link {
             apart: tokio::sync::Mutex::new(None),
             channels: Arc::default(),
             failed: AtomicU32::new(0),
+            epoch: AtomicU64::new(0),
         }
+    }
+
+    /// The number of the latest connection. A server that restarts ends the one before; a cluster
+    /// is a store of its own that looks after its nodes.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
     }
 
     pub(super) fn listen(&self) -> broadcast::Receiver<Push> {
@@ -232,6 +241,8 @@ impl Link {
         let connection = self.dial(serial).await.map_err(|error| fault(action, error))?;
         // Nothing of what was listened to before is listened to on a new connection.
         lock(&self.channels).clear();
+        // Known before anybody can use it: an answer that came over it is told from earlier ones.
+        self.epoch.store(serial, Ordering::SeqCst);
         let live = Live { connection, serial };
         *lock(&self.current) = Some(live.clone());
         if *dialled > 1 {

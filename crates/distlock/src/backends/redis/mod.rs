@@ -350,6 +350,10 @@ impl Backend for Redis {
         })
     }
 
+    fn epoch(&self) -> u64 {
+        self.inner.link.epoch()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
             let nodes = self.inner.link.nodes().await?;

@@ -151,6 +151,11 @@ impl Backend for Sqlite {
         )
     }
 
+    /// A file that was put in the place of another is another store.
+    fn epoch(&self) -> u64 {
+        self.store.inode()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
             let meta = self.store.run("probe", Access::Read, |session| Ok(session.meta().clone()));

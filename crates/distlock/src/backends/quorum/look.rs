@@ -1,0 +1,84 @@
+//! Looking: what most nodes say of a key, and how the nodes are.
+
+use std::sync::Arc;
+
+use distlock_core::{Fault, Health, Key, Snapshot};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::Inner;
+use super::acquire::unanswered;
+use super::vote::{Faults, no_quorum};
+
+impl Inner {
+    async fn ask_all<T>(
+        &self,
+        calls: impl Iterator<Item = distlock_core::Pending<'_, T>>,
+    ) -> (Vec<T>, Faults) {
+        let patience = self.options.node_timeout;
+        let (mut answers, mut faults) = (Vec::new(), Faults::new());
+        let all = join_all(calls.map(|call| timeout(patience, call))).await;
+        for (index, answer) in all.into_iter().enumerate() {
+            match answer.unwrap_or_else(|_| Err(unanswered(patience))) {
+                Ok(answer) => answers.push(answer),
+                Err(fault) => faults.push((index, fault)),
+            }
+        }
+        (answers, faults)
+    }
+
+    /// The key as most nodes see it.
+    pub(super) async fn inspect(&self, key: &Key) -> Result<Snapshot, Fault> {
+        let calls = self.nodes.iter().map(|node| node.backend.inspect(key));
+        let (snapshots, faults) = self.ask_all(calls).await;
+        if snapshots.len() < self.size.majority() {
+            let answered = snapshots.len();
+            return Err(no_quorum("inspect", self.size, answered, &faults, &self.names));
+        }
+        Ok(seen_by_most(key, &snapshots))
+    }
+
+    /// The nodes as one store: as good as the worst of them.
+    pub(super) async fn probe(self: &Arc<Self>) -> Result<Health, Fault> {
+        let calls = self.nodes.iter().map(|node| node.backend.probe());
+        let (nodes, faults) = self.ask_all(calls).await;
+        if nodes.len() < self.size.majority() {
+            return Err(no_quorum("probe", self.size, nodes.len(), &faults, &self.names));
+        }
+        let identity = format!("quorum:{}", self.charter.digest());
+        let mut health = Health::new(identity.clone(), identity);
+        health.persistent = nodes.iter().all(|node| node.persistent);
+        health.warnings = nodes.into_iter().flat_map(|node| node.warnings).collect();
+        for (index, fault) in faults {
+            health.warnings.push(format!("{} does not answer: {fault}", self.names[index]));
+        }
+        if self.size.0.is_multiple_of(2) {
+            health.warnings.push(EVEN.to_owned());
+        }
+        health.warnings.sort();
+        health.warnings.dedup();
+        Ok(health)
+    }
+}
+
+/// What an operator of an even number of nodes should know.
+pub(super) const EVEN: &str = "the quorum has an even number of nodes, which survives no more \
+                               failures than one node less: list an odd number";
+
+/// Free if most nodes say so; otherwise the view of the node that sees most, among those that most
+/// agree with.
+fn seen_by_most(key: &Key, snapshots: &[Snapshot]) -> Snapshot {
+    let free = snapshots.iter().filter(|seen| seen.is_free()).count();
+    if free * 2 > snapshots.len() {
+        return Snapshot::free(key.clone());
+    }
+    let owners = |seen: &Snapshot| {
+        seen.holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>()
+    };
+    let agreeing =
+        |one: &Snapshot| snapshots.iter().filter(|other| owners(other) == owners(one)).count();
+    let fence = |seen: &Snapshot| seen.holders.first().map(|holder| holder.fence);
+    let most =
+        snapshots.iter().max_by_key(|seen| (seen.holders_total, agreeing(seen), fence(seen)));
+    most.cloned().unwrap_or_else(|| Snapshot::free(key.clone()))
+}

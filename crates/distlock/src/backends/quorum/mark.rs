@@ -1,0 +1,253 @@
+//! What a quorum writes on its nodes: who belongs to it, since when, and who has to abstain.
+//!
+//! All of it are leases at reserved keys, so that any store that carries locks can carry them.
+//! Their claim ids are no secrets: every client of the quorum makes the same.
+
+use std::time::Duration;
+
+use distlock_core::{
+    Answer, Ask, Backend, Claim, ClaimId, Fault, Health, Holder, How, Key, Label, Renewal,
+    Standing, TTL_MAX, Target,
+};
+use futures_util::StreamExt;
+
+/// The node belongs to a quorum.
+const MEMBER: &str = ".distlock/quorum/member";
+
+/// The quorum is being founded.
+const FOUNDING: &str = ".distlock/quorum/founding";
+
+/// The node abstains.
+const QUARANTINE: &str = ".distlock/quorum/quarantine";
+
+/// The node has forgotten what was before.
+const FORGOT: &str = ".distlock/quorum/forgot";
+
+/// How long founding may take. Longer and it begins anew.
+const FOUNDING_MAX: Duration = Duration::from_secs(600);
+
+/// Which nodes a quorum is made of, whoever lists them in whatever sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Charter {
+    /// A digest of the names.
+    digest: String,
+    nodes: usize,
+}
+
+/// The mark of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    charter: String,
+    nodes: usize,
+    /// A digest of the store's incarnation when it became a member.
+    incarnation: String,
+    pub(super) seed: u64,
+}
+
+/// A node as it looks.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) epoch: u64,
+    pub(super) health: Health,
+    /// The mark, and the fence it has: no smaller than any that the quorum gave out.
+    pub(super) mark: Option<(Mark, u64)>,
+    pub(super) founding: bool,
+    /// This incarnation is known to have forgotten what was before.
+    pub(super) forgot: bool,
+    pub(super) quarantine: Option<Duration>,
+}
+
+impl Charter {
+    pub(super) fn new(names: &[String]) -> Self {
+        let mut sorted: Vec<_> = names.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        Self { digest: digest(&sorted), nodes: names.len() }
+    }
+
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    pub(super) fn mark(&self, health: &Health, seed: u64) -> Mark {
+        let (charter, incarnation) = (self.digest.clone(), digest(&[&health.incarnation]));
+        Mark { charter, nodes: self.nodes, incarnation, seed }
+    }
+
+    /// True if the mark is of this very list of nodes.
+    pub(super) fn has(&self, mark: &Mark) -> bool {
+        mark.charter == self.digest && mark.nodes == self.nodes
+    }
+}
+
+impl Mark {
+    /// True if the store has not restarted since it was marked.
+    pub(super) fn is_of(&self, health: &Health) -> bool {
+        self.incarnation == digest(&[&health.incarnation])
+    }
+
+    fn claim(&self) -> Result<Claim, Fault> {
+        claim(MEMBER, &[&self.charter, &self.incarnation])
+    }
+
+    fn label(&self) -> String {
+        let Self { charter, nodes, incarnation, seed } = self;
+        format!("quorum={charter} nodes={nodes} incarnation={incarnation} seed={seed}")
+    }
+
+    fn read(holder: &Holder) -> Option<Self> {
+        let mut fields = holder.owner.as_str().split(' ').map(|word| word.split_once('='));
+        let mut field = |name: &str| match fields.next().flatten() {
+            Some((found, value)) if found == name => Some(value.to_owned()),
+            _ => None,
+        };
+        Some(Self {
+            charter: field("quorum")?,
+            nodes: field("nodes")?.parse().ok()?,
+            incarnation: field("incarnation")?,
+            seed: field("seed")?.parse().ok()?,
+        })
+    }
+
+    /// Writes the mark, with a fence of at least `floor`.
+    pub(super) async fn write(&self, node: &dyn Backend, floor: u64) -> Result<(), Fault> {
+        let ask = ask(self.claim()?, &self.label(), TTL_MAX, Some(floor))?;
+        taken(node.acquire(&ask).await?)
+    }
+
+    /// Removes the mark.
+    pub(super) async fn erase(&self, node: &dyn Backend) -> Result<(), Fault> {
+        let target = Target::Claim(self.claim()?);
+        node.release(&target, How::default()).await.map(drop)
+    }
+
+    /// Raises the fence of the mark, and says what it is then.
+    pub(super) async fn raise(&self, node: &dyn Backend, floor: u64) -> Result<u64, Fault> {
+        let mut renewal = Renewal::hold(self.claim()?, TTL_MAX);
+        renewal.fence_floor = Some(floor);
+        let batch = [renewal];
+        match node.renew(&batch).next().await {
+            Some((_, Ok(Standing::Held { fence }))) => Ok(fence),
+            Some((_, Err(fault))) => Err(fault),
+            _ => Err(Fault::transient("raise the fences", "the node has lost its mark")),
+        }
+    }
+}
+
+/// Looks at a node.
+pub(super) async fn look(node: &dyn Backend) -> Result<Look, Fault> {
+    let health = node.probe().await?;
+    let epoch = node.epoch();
+    let keys = [key(MEMBER)?, key(FOUNDING)?, key(FORGOT)?, key(QUARANTINE)?];
+    let [member, founding, forgot, quarantine] = keys.each_ref().map(|key| node.inspect(key));
+    let (member, founding, forgot, quarantine) =
+        tokio::try_join!(member, founding, forgot, quarantine)?;
+    if node.epoch() != epoch {
+        return Err(Fault::transient("look at the node", "it was reached anew meanwhile"));
+    }
+    let mark = member.holders.first().and_then(|held| Some((Mark::read(held)?, held.fence)));
+    if mark.is_none() && !member.is_free() {
+        let why = format!("the key {MEMBER:?} is held by somebody who is no quorum");
+        return Err(Fault::permanent("look at the node", why));
+    }
+    let abstains = |holder: &Holder| holder.expires_in.unwrap_or(TTL_MAX);
+    let quarantine = quarantine.holders.first().map(abstains);
+    let incarnation = digest(&[&health.incarnation]);
+    let forgot = forgot.holders.first().is_some_and(|held| held.owner.as_str() == incarnation);
+    Ok(Look { epoch, health, mark, founding: !founding.is_free(), forgot, quarantine })
+}
+
+/// Writes on a node that the quorum is being founded.
+pub(super) async fn found(node: &dyn Backend, charter: &Charter) -> Result<(), Fault> {
+    let claim = claim(FOUNDING, &[&charter.digest])?;
+    let ask = ask(claim, &format!("quorum={}", charter.digest), FOUNDING_MAX, None)?;
+    taken(node.acquire(&ask).await?)
+}
+
+/// Writes on a node that it has forgotten and abstains for so long.
+pub(super) async fn quarantine(
+    node: &dyn Backend,
+    charter: &Charter,
+    health: &Health,
+    while_: Duration,
+) -> Result<(), Fault> {
+    let claim = claim(QUARANTINE, &[&charter.digest, &health.incarnation])?;
+    let abstains = ask(claim, "the store lost its memory", while_, None)?;
+    let incarnation = digest(&[&health.incarnation]);
+    let claim = self::claim(FORGOT, &[&charter.digest, &health.incarnation])?;
+    let forgot = ask(claim, &incarnation, TTL_MAX, None)?;
+    // In this sequence: whoever sees that it forgot sees also that it abstains.
+    taken(node.acquire(&abstains).await?)?;
+    taken(node.acquire(&forgot).await?)
+}
+
+fn taken(answer: Answer) -> Result<(), Fault> {
+    match answer {
+        Answer::Granted { .. } => Ok(()),
+        other => Err(Fault::transient("mark the node", format!("it answered {other:?}"))),
+    }
+}
+
+fn ask(claim: Claim, label: &str, ttl: Duration, floor: Option<u64>) -> Result<Ask, Fault> {
+    let label = Label::new("mark", label).map_err(|e| Fault::permanent("mark the node", e))?;
+    let mut ask = Ask::new(claim, label, ttl);
+    ask.fence_floor = floor;
+    Ok(ask)
+}
+
+fn key(name: &str) -> Result<Key, Fault> {
+    Key::new(name).map_err(|error| Fault::permanent("mark the node", error))
+}
+
+fn claim(name: &str, parts: &[&str]) -> Result<Claim, Fault> {
+    let id = ClaimId::from_bytes(fnv(&[&[name], parts].concat()).to_be_bytes());
+    Ok(Claim::new(key(name)?, id))
+}
+
+fn digest(parts: &[&str]) -> String {
+    format!("{:032x}", fnv(parts))
+}
+
+/// FNV-1a of 128 bits: it has to tell lists apart, not to hide them.
+fn fnv(parts: &[&str]) -> u128 {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::Memory;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_charter_is_the_list_in_any_sequence() {
+        let charter = Charter::new(&names(&["a", "b", "c"]));
+        assert_eq!(charter, Charter::new(&names(&["c", "a", "b"])));
+        for other in [&["a", "b"][..], &["a", "b", "d"], &["a", "b", "c", "d"], &["ab", "c", ""]] {
+            assert_ne!(charter, Charter::new(&names(other)), "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_can_be_read() {
+        let (node, charter) = (Memory::new(), Charter::new(&names(&["a", "b", "c"])));
+        let health = node.probe().await.unwrap();
+        let mark = charter.mark(&health, 9);
+        mark.write(&node, 100).await.unwrap();
+        found(&node, &charter).await.unwrap();
+        quarantine(&node, &charter, &health, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(mark.raise(&node, 200).await.unwrap(), 200);
+        let look = look(&node).await.unwrap();
+        assert_eq!(look.mark, Some((mark.clone(), 200)));
+        assert!(look.founding && look.forgot);
+        assert!(look.quarantine.unwrap() > Duration::from_secs(50));
+        assert!(charter.has(&mark) && mark.is_of(&health));
+        mark.erase(&node).await.unwrap();
+        assert_eq!(super::look(&node).await.unwrap().mark, None);
+    }
+}

@@ -1,0 +1,346 @@
+//! Who votes: founding a quorum, looking at nodes that were reached anew, and what becomes of those
+//! that lost their memory.
+//!
+//! A node that forgot its leases could grant again what somebody holds, and one that forgot its
+//! counters could mint a fence again. So a node is looked at whenever it was reached anew, before
+//! any vote of it counts. One that restarted abstains until every lease it can have granted is
+//! over, and mints above everything that a majority of the others knows of. Nodes are looked at
+//! once per connection: a vote costs no round trip more.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock_core::{Backend, Fault, Health};
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+
+use super::mark::{self, Look, Mark};
+use super::node::{Seat, Worth};
+use super::round::{Call, Round};
+use super::vote::{Size, no_quorum};
+use super::{Inner, wall_micros};
+use crate::sync::lock;
+
+/// How far ahead of the fences that are given out the nodes are told of them, in microseconds. So
+/// many can be minted without telling them again.
+const AHEAD: u64 = 600_000_000;
+
+/// What has to be done to a node before it votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// Nothing: it is a member and remembers.
+    Seat,
+    /// It becomes a member.
+    Admit,
+    /// It has forgotten, or may have.
+    Quarantine,
+    /// It has forgotten, and abstains already.
+    Abstain,
+    /// It has forgotten, and whatever it had promised is over.
+    Reseed,
+}
+
+impl Inner {
+    /// Looks at the nodes before the first vote of this client.
+    pub(super) async fn join(self: &Arc<Self>) -> Result<(), Fault> {
+        if self.joined.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _one = self.joining.lock().await;
+        if self.joined.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let looks = self.look_at_all().await;
+        self.refuse_doubles(&looks)?;
+        for look in looks.iter().flatten() {
+            self.judge(look, false)?;
+        }
+        let first = looks.iter().all(|look| look.as_ref().is_ok_and(|look| look.mark.is_none()));
+        if first {
+            // Every node is told before any of them becomes a member, so that whoever comes
+            // meanwhile does not take the rest for nodes that have forgotten.
+            for founded in join_all(self.nodes.iter().map(|node| {
+                let found = mark::found(&*node.backend, &self.charter);
+                self.in_time(found)
+            }))
+            .await
+            {
+                founded?;
+            }
+        }
+        let looks = &looks;
+        let seating = looks.iter().enumerate().map(|(index, look)| async move {
+            let look = look.as_ref().map_err(Clone::clone)?;
+            self.in_time(self.carry_out(index, look, self.judge(look, first)?, looks)).await
+        });
+        let mut faults = Vec::new();
+        for (index, seated) in join_all(seating).await.into_iter().enumerate() {
+            if let Err(fault) = seated {
+                faults.push((index, fault));
+            }
+        }
+        if faults.len() >= self.size.blocking() {
+            let seated = self.size.0 - faults.len();
+            return Err(no_quorum("join the quorum", self.size, seated, &faults, &self.names));
+        }
+        self.joined.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        match timeout(self.options.node_timeout, call).await {
+            Ok(done) => done,
+            Err(elapsed) => Err(Fault::transient("look at the node", elapsed)),
+        }
+    }
+
+    async fn look_at_all(&self) -> Vec<Result<Look, Fault>> {
+        join_all(self.nodes.iter().map(|node| self.in_time(mark::look(&*node.backend)))).await
+    }
+
+    /// Refuses two addresses of one store, and copies of a store.
+    fn refuse_doubles(&self, looks: &[Result<Look, Fault>]) -> Result<(), Fault> {
+        for (index, look) in looks.iter().enumerate() {
+            let Ok(look) = look else { continue };
+            self.refuse_replica(index, &look.health)?;
+            let twin = looks[..index].iter().position(|other| {
+                other.as_ref().is_ok_and(|other| other.health.identity == look.health.identity)
+            });
+            if let Some(twin) = twin {
+                return Err(self.doubled(index, twin));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_replica(&self, index: usize, health: &Health) -> Result<(), Fault> {
+        if !health.replica {
+            return Ok(());
+        }
+        let why = format!("{} is a replica: list independent servers", self.names[index]);
+        Err(Fault::permanent("make a quorum", why))
+    }
+
+    fn doubled(&self, one: usize, other: usize) -> Fault {
+        let (one, other) = (&self.names[one], &self.names[other]);
+        let why = format!("{other} and {one} are the same store: list each once");
+        Fault::permanent("make a quorum", why)
+    }
+
+    /// What has to be done to a node that looks like this. `first` if no node is a member yet.
+    fn judge(&self, look: &Look, first: bool) -> Result<Act, Fault> {
+        Ok(match &look.mark {
+            Some((mark, _)) if !self.charter.has(mark) => {
+                let why = "a node belongs to a quorum of other nodes: all clients must list the \
+                           same ones, under the same names";
+                return Err(Fault::permanent("make a quorum", why));
+            }
+            Some((mark, _)) if mark.is_of(&look.health) => Act::Seat,
+            Some(_) if self.options.persistent => Act::Admit,
+            None if first || look.founding => Act::Admit,
+            Some(_) | None if !look.forgot => Act::Quarantine,
+            Some(_) | None if look.quarantine.is_some() => Act::Abstain,
+            Some(_) | None => Act::Reseed,
+        })
+    }
+
+    async fn carry_out(
+        &self,
+        index: usize,
+        look: &Look,
+        act: Act,
+        looks: &[Result<Look, Fault>],
+    ) -> Result<(), Fault> {
+        let node = &self.nodes[index];
+        let store = &*node.backend;
+        let old = look.mark.as_ref().map(|(mark, _)| mark);
+        let (mark, fence) = match (act, &look.mark) {
+            (Act::Seat, Some((old, fence))) => {
+                // Asked for again, so that the mark never ends by itself.
+                old.write(store, 0).await?;
+                (old.clone(), *fence)
+            }
+            (Act::Seat | Act::Admit, _) => {
+                let mark = self.charter.mark(&look.health, old.map_or(0, |old| old.seed));
+                self.replace(store, old, &mark).await?;
+                (mark, 0)
+            }
+            // After the quarantine and not before: until then somebody may be given a fence that
+            // rests on a vote from before.
+            (Act::Reseed, _) => {
+                let seed = self.known_fences(index, looks).max(old.map_or(0, |old| old.seed));
+                let mark = self.charter.mark(&look.health, seed);
+                self.replace(store, old, &mark).await?;
+                (mark, seed + 1)
+            }
+            (Act::Quarantine, _) => {
+                let while_ = self.quarantine();
+                mark::quarantine(store, &self.charter, &look.health, while_).await?;
+                tracing::warn!(node = self.names[index], ?while_, "lost its memory and abstains");
+                return self.abstain(index, look, while_);
+            }
+            (Act::Abstain, _) => {
+                return self.abstain(index, look, look.quarantine.unwrap_or_default());
+            }
+        };
+        node.still_in(look.epoch)?;
+        self.told.set(index, fence, self.size);
+        let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
+        node.take_seat(Seat { epoch, identity, mark: Some(mark), abstains_until: None });
+        Ok(())
+    }
+
+    fn abstain(&self, index: usize, look: &Look, left: Duration) -> Result<(), Fault> {
+        let node = &self.nodes[index];
+        node.still_in(look.epoch)?;
+        self.told.set(index, 0, self.size);
+        // A little longer than the node says, by the slower of the two clocks.
+        let until = Some(Instant::now() + left + left / 50);
+        let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
+        node.take_seat(Seat { epoch, identity, mark: None, abstains_until: until });
+        Ok(())
+    }
+
+    async fn replace(
+        &self,
+        store: &dyn Backend,
+        old: Option<&Mark>,
+        new: &Mark,
+    ) -> Result<(), Fault> {
+        if let Some(old) = old {
+            old.erase(store).await?;
+        }
+        new.write(store, new.seed + 1).await
+    }
+
+    /// How long a node that has forgotten abstains: longer than any lease it can have granted.
+    fn quarantine(&self) -> Duration {
+        let max_ttl = self.options.max_ttl;
+        max_ttl + max_ttl / 50 + Duration::from_millis(100)
+    }
+
+    /// No fence that the quorum ever gave out is larger: the largest that the other nodes know of.
+    fn known_fences(&self, except: usize, looks: &[Result<Look, Fault>]) -> u64 {
+        let others = looks.iter().enumerate().filter(|(index, _)| *index != except);
+        let remembers = |look: &Look| match &look.mark {
+            Some((mark, fence)) if mark.is_of(&look.health) => Some(*fence),
+            _ => None,
+        };
+        let fences: Vec<_> =
+            others.filter_map(|(_, look)| remembers(look.as_ref().ok()?)).collect();
+        let largest = fences.iter().copied().max().unwrap_or(0);
+        if fences.len() >= self.size.blocking() {
+            return largest;
+        }
+        // Too few remember. What is left is the clock: the quarantine is longer than it can be off.
+        largest.max(wall_micros() + AHEAD)
+    }
+
+    /// What the vote of a node is worth, after a look at it if it was reached anew.
+    pub(super) async fn seated(&self, index: usize) -> Result<Worth, Fault> {
+        let node = &self.nodes[index];
+        match node.worth() {
+            Worth::Unknown => {}
+            known => return Ok(known),
+        }
+        let _one = node.looking.lock().await;
+        match node.worth() {
+            Worth::Unknown => {}
+            known => return Ok(known),
+        }
+        let look = self.in_time(mark::look(&*node.backend)).await?;
+        self.refuse_replica(index, &look.health)?;
+        let same = |other: &usize| {
+            *other != index && self.nodes[*other].seat().identity == look.health.identity
+        };
+        if let Some(twin) = (0..self.nodes.len()).find(same) {
+            return Err(self.doubled(index, twin));
+        }
+        // Who was a member and has no mark any more has forgotten, whatever else it looks like.
+        let was_member = node.seat().epoch.is_some();
+        let act = match self.judge(&look, false) {
+            Ok(Act::Admit) if was_member && look.mark.is_none() => Act::Quarantine,
+            Ok(act) => act,
+            Err(fault) => {
+                // Another list of nodes is in use: the next call finds out before it asks anybody.
+                self.joined.store(false, Ordering::Release);
+                return Err(fault);
+            }
+        };
+        let looks = match act {
+            Act::Reseed => self.look_at_all().await,
+            _ => Vec::new(),
+        };
+        self.in_time(self.carry_out(index, &look, act, &looks)).await?;
+        Ok(node.worth())
+    }
+
+    /// Sees to it that a majority knows that fences of this size are given out, before one is.
+    /// Costs nothing for most: the nodes are told ahead of time.
+    pub(super) async fn tell_of(self: &Arc<Self>, fence: u64) -> Result<(), Fault> {
+        if fence <= self.told.by_majority() {
+            return Ok(());
+        }
+        let floor = fence + AHEAD;
+        let calls = (0..self.size.0).map(|index| {
+            let inner = Arc::clone(self);
+            let call: Call<u64> = Box::pin(async move {
+                let node = &inner.nodes[index];
+                let Some(mark) = node.seat().mark else { return Err(unmarked()) };
+                mark.raise(&*node.backend, floor).await
+            });
+            (index, call)
+        });
+        let mut round = Round::new(calls);
+        let mut faults = Vec::new();
+        let told = async {
+            while self.told.by_majority() < fence
+                && let Some((index, raised)) = round.next().await
+            {
+                match raised {
+                    Ok(known) => self.told.set(index, known, self.size),
+                    Err(fault) => faults.push((index, fault)),
+                }
+            }
+        };
+        let _ = timeout(self.options.node_timeout, told).await;
+        if self.told.by_majority() >= fence {
+            return Ok(());
+        }
+        Err(no_quorum("tell the nodes of the fence", self.size, 0, &faults, &self.names))
+    }
+}
+
+/// Which fences the nodes know to be given out.
+#[derive(Debug)]
+pub(super) struct Told {
+    by_node: Mutex<Vec<u64>>,
+    by_majority: AtomicU64,
+}
+
+impl Told {
+    pub(super) fn new(size: Size) -> Self {
+        Self { by_node: Mutex::new(vec![0; size.0]), by_majority: AtomicU64::new(0) }
+    }
+
+    /// The largest fence that a majority knows of.
+    pub(super) fn by_majority(&self) -> u64 {
+        self.by_majority.load(Ordering::Acquire)
+    }
+
+    fn set(&self, index: usize, fence: u64, size: Size) {
+        let mut by_node = lock(&self.by_node);
+        if let Some(known) = by_node.get_mut(index) {
+            *known = fence;
+        }
+        let mut sorted = by_node.clone();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let known = sorted.get(size.majority() - 1).copied().unwrap_or(0);
+        self.by_majority.store(known, Ordering::Release);
+    }
+}
+
+fn unmarked() -> Fault {
+    Fault::transient("use the node", "it was not looked at yet")
+}

@@ -1,0 +1,99 @@
+//! A node of a quorum: a store, and whether its vote counts.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock_core::{Backend, Fault};
+use tokio::time::Instant;
+
+use super::mark::Mark;
+use super::vote::abstains;
+use crate::sync::lock;
+
+/// A store that votes.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) backend: Arc<dyn Backend>,
+    seat: Mutex<Seat>,
+    /// Held while the node is being looked at, so that a hundred callers look once.
+    pub(super) looking: tokio::sync::Mutex<()>,
+}
+
+/// What is known of the node's memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seat {
+    /// The epoch of the store in which it was last looked at; none if it never was.
+    pub(super) epoch: Option<u64>,
+    pub(super) identity: String,
+    /// What is written on it. All fences that it mints are above its seed.
+    pub(super) mark: Option<Mark>,
+    /// Its votes do not count before.
+    pub(super) abstains_until: Option<Instant>,
+}
+
+/// What a vote of a node is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// It counts if the store is still in this epoch when the answer has come; fences from it must
+    /// be above this seed.
+    Counts { epoch: u64, seed: u64 },
+    /// It does not count, for this long.
+    Abstains { epoch: u64, left: Duration },
+    /// The store was reached anew and has to be looked at first.
+    Unknown,
+}
+
+impl Node {
+    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, seat: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(super) fn seat(&self) -> Seat {
+        lock(&self.seat).clone()
+    }
+
+    pub(super) fn take_seat(&self, seat: Seat) {
+        *lock(&self.seat) = seat;
+    }
+
+    /// What its vote is worth at this moment.
+    pub(super) fn worth(&self) -> Worth {
+        let now = self.backend.epoch();
+        let seat = lock(&self.seat);
+        match (seat.epoch, seat.abstains_until) {
+            (Some(epoch), _) if epoch != now => Worth::Unknown,
+            (None, _) => Worth::Unknown,
+            (Some(epoch), Some(until)) if until > Instant::now() => {
+                Worth::Abstains { epoch, left: until - Instant::now() }
+            }
+            // Whatever it had promised is over: it has to be told what it forgot.
+            (Some(_), Some(_)) => Worth::Unknown,
+            (Some(epoch), None) => {
+                let seed = seat.mark.as_ref().map_or(0, |mark| mark.seed);
+                Worth::Counts { epoch, seed }
+            }
+        }
+    }
+
+    /// Refuses what was heard from a store that was reached anew meanwhile: it may have forgotten
+    /// what it promised.
+    pub(super) fn still_in(&self, epoch: u64) -> Result<(), Fault> {
+        if self.backend.epoch() == epoch {
+            return Ok(());
+        }
+        Err(Fault::transient("count this vote", "the store was reached anew meanwhile"))
+    }
+}
+
+impl Worth {
+    /// The epoch and the seed of a vote that counts.
+    pub(super) fn counted(self) -> Result<(u64, u64), Fault> {
+        match self {
+            Self::Counts { epoch, seed } => Ok((epoch, seed)),
+            Self::Abstains { .. } => Err(abstains()),
+            Self::Unknown => {
+                Err(Fault::transient("count this vote", "the store has to be looked at first"))
+            }
+        }
+    }
+}

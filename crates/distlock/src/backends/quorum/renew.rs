@@ -1,0 +1,235 @@
+//! Keeping claims alive on a majority, and giving them back to nodes that lost them.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use distlock_core::{Answer, Ask, Claim, Fault, Renewal, Standing, Streaming};
+use futures_util::future::Either;
+use futures_util::stream::{self, FuturesUnordered, SelectAll};
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Inner;
+use super::node::Worth;
+use super::sweeper::LATE_MAX;
+use super::vote::{Standings, Stands, abstains, no_quorum};
+
+/// Where a claim of the batch stands.
+type Stand = (usize, Result<Standing, Fault>);
+
+/// What is left to do for a claim after its answers have come.
+type Rest<'a> = Pin<Box<dyn Future<Output = Option<Stand>> + Send + 'a>>;
+
+/// What a node said of a claim of the batch.
+struct Heard {
+    node: usize,
+    index: usize,
+    standing: Result<Standing, Fault>,
+}
+
+/// A batch under renewal.
+struct Renewing<'a> {
+    inner: &'a Arc<Inner>,
+    batch: &'a [Renewal],
+    claims: Vec<(Standings, Stands)>,
+    nodes: SelectAll<Streaming<'a, Heard>>,
+    rest: FuturesUnordered<Rest<'a>>,
+    ready: VecDeque<Stand>,
+    deadline: Instant,
+    listening: bool,
+}
+
+impl Inner {
+    /// Renews a batch on every node, and answers for each claim as soon as it is decided.
+    pub(super) fn renew<'a>(self: &'a Arc<Self>, batch: &'a [Renewal]) -> Streaming<'a, Stand> {
+        let span = batch.iter().map(|renewal| renewal.span).min().unwrap_or_default();
+        let claims = batch.iter().map(|_| (Standings::default(), Stands::Open)).collect();
+        let mut renewing = Renewing {
+            inner: self,
+            batch,
+            claims,
+            nodes: SelectAll::new(),
+            rest: FuturesUnordered::new(),
+            ready: VecDeque::new(),
+            deadline: Instant::now() + self.patience(span),
+            listening: true,
+        };
+        let refused: Vec<_> = batch.iter().map(|r| self.check_ttl(r.span).err()).collect();
+        if let Some(refused) = refused.iter().flatten().next() {
+            // The keeper renews claims of one client with one ttl: they are refused together.
+            let all = (0..batch.len()).map(|index| (index, Err(refused.clone())));
+            return Box::pin(stream::iter(all.collect::<Vec<_>>()));
+        }
+        if !batch.is_empty() {
+            (0..self.size.0).for_each(|node| renewing.nodes.push(self.renew_at(node, batch)));
+        }
+        Box::pin(stream::unfold(renewing, |mut renewing| async move {
+            Some((renewing.next().await?, renewing))
+        }))
+    }
+
+    /// What one node says of each claim.
+    fn renew_at<'a>(
+        self: &'a Arc<Self>,
+        node: usize,
+        batch: &'a [Renewal],
+    ) -> Streaming<'a, Heard> {
+        let seated = async move {
+            self.join().await?;
+            self.seated(node).await
+        };
+        Box::pin(seated.into_stream().flat_map(move |worth| {
+            let (epoch, votes) = match worth {
+                Ok(Worth::Counts { epoch, .. }) => (epoch, true),
+                Ok(Worth::Abstains { epoch, .. }) => (epoch, false),
+                other => {
+                    let fault = other.and_then(Worth::counted).err().unwrap_or_else(abstains);
+                    let all = (0..batch.len()).map(move |index| Heard {
+                        node,
+                        index,
+                        standing: Err(fault.clone()),
+                    });
+                    return Either::Left(stream::iter(all));
+                }
+            };
+            let backend = &self.nodes[node].backend;
+            Either::Right(backend.renew(batch).map(move |(index, standing)| {
+                let standing = match standing {
+                    // It has the claim only because it was given it again after it forgot.
+                    Ok(Standing::Held { .. }) if !votes => Err(abstains()),
+                    standing => self.nodes[node].still_in(epoch).and(standing),
+                };
+                Heard { node, index, standing }
+            }))
+        }))
+    }
+
+    /// Agrees on the fence of a claim that a majority holds.
+    async fn held(
+        self: &Arc<Self>,
+        renewal: &Renewal,
+        standings: &Standings,
+    ) -> Result<Standing, Fault> {
+        let mut held = standings.held.clone();
+        let deadline = Instant::now() + self.patience(renewal.span);
+        let fence = self.agree(&renewal.claim, renewal.span, &mut held, deadline).await?;
+        Ok(Standing::Held { fence })
+    }
+
+    /// Gives a claim back to a node that lost it, while a majority still has it. It does not count
+    /// for this renewal: the node may have granted somebody else meanwhile.
+    async fn heal(self: &Arc<Self>, node: usize, claim: &Claim, ask: Ask) {
+        let bit = 1 << node;
+        if self.claims.change(&claim.id, |known| known.doubtful |= bit).is_none() {
+            return;
+        }
+        let healed = timeout(LATE_MAX, self.nodes[node].backend.acquire(&ask)).await;
+        if matches!(healed, Ok(Ok(_))) {
+            self.claims.change(&claim.id, |known| known.doubtful &= !bit);
+        }
+        let (node, granted) = (&self.names[node], matches!(healed, Ok(Ok(Answer::Granted { .. }))));
+        tracing::debug!(node, granted, key = %claim.key, "a node had lost the claim");
+    }
+}
+
+impl<'a> Renewing<'a> {
+    async fn next(&mut self) -> Option<Stand> {
+        loop {
+            if let Some(stand) = self.ready.pop_front() {
+                return Some(stand);
+            }
+            tokio::select! {
+                biased;
+                Some(done) = self.rest.next(), if !self.rest.is_empty() => {
+                    if done.is_some() {
+                        return done;
+                    }
+                }
+                heard = timeout_at(self.deadline, self.nodes.next()), if self.listening => {
+                    match heard {
+                        Ok(Some(heard)) => self.hear(heard),
+                        Ok(None) | Err(_) => self.close(),
+                    }
+                }
+                else => return None,
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let Heard { node, index, standing } = heard;
+        let inner = self.inner;
+        let Some((standings, stands)) = self.claims.get_mut(index) else { return };
+        let gone = matches!(&standing, Ok(Standing::Gone));
+        standings.count(node, standing);
+        let renewal = &self.batch[index];
+        match (*stands, standings.verdict(inner.size)) {
+            (Stands::Open, Stands::Gone) => {
+                *stands = Stands::Gone;
+                self.ready.push_back((index, Ok(Standing::Gone)));
+            }
+            (Stands::Open, Stands::Held) => {
+                *stands = Stands::Held;
+                let lost = standings.gone.clone();
+                let fence = standings.held.largest();
+                if standings.held.agree(inner.size) && inner.has_told(fence) {
+                    self.ready.push_back((index, Ok(Standing::Held { fence })));
+                } else {
+                    let held = standings.held.clone();
+                    let standings = Standings { held, ..Standings::default() };
+                    self.rest.push(Box::pin(async move {
+                        Some((index, inner.held(renewal, &standings).await))
+                    }));
+                }
+                lost.into_iter().for_each(|node| self.heal(index, node, fence));
+            }
+            (Stands::Held, _) if gone => {
+                let fence = standings.held.largest();
+                self.heal(index, node, fence);
+            }
+            _ => {}
+        }
+    }
+
+    fn heal(&self, index: usize, node: usize, fence: u64) {
+        let (inner, renewal) = (self.inner, &self.batch[index]);
+        let asked = inner.claims.change(&renewal.claim.id, |known| {
+            known.until = Instant::now() + renewal.span + super::BURY;
+            known.ask.clone()
+        });
+        let Some(Some(asked)) = asked else { return };
+        let (ttl, fence_floor) = (renewal.span, Some(fence));
+        let weight = renewal.weight.unwrap_or(asked.weight);
+        let ask = Ask { ttl, fence_floor, weight, ..(*asked).clone() };
+        self.rest.push(Box::pin(async move {
+            inner.heal(node, &renewal.claim, ask).await;
+            None
+        }));
+    }
+
+    /// No node has more to say.
+    fn close(&mut self) {
+        self.listening = false;
+        self.nodes = SelectAll::new();
+        for (index, (standings, stands)) in self.claims.iter_mut().enumerate() {
+            if *stands != Stands::Open {
+                continue;
+            }
+            let (size, names) = (self.inner.size, &self.inner.names);
+            let heard = |node: &usize| {
+                standings.held.0.iter().any(|(n, _)| n == node)
+                    || standings.gone.contains(node)
+                    || standings.faults.iter().any(|(n, _)| n == node)
+            };
+            let silent: Vec<_> = (0..size.0).filter(|node| !heard(node)).collect();
+            let patience = self.inner.patience(self.batch[index].span);
+            let unheard =
+                silent.into_iter().map(|node| (node, super::acquire::unanswered(patience)));
+            standings.faults.extend(unheard);
+            let held = standings.held.0.len();
+            let fault = no_quorum("renew", size, held, &standings.faults, names);
+            self.ready.push_back((index, Err(fault)));
+        }
+    }
+}
