@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Ls(cmd::ls::Args),
     /// Show the list as it changes
     Watch(cmd::watch::Args),
+    /// Show who held a key, who waited for it, and how it ended
+    History(cmd::history::Args),
     /// Release somebody else's hold, if it is still the one that was seen
     Break(cmd::break_::Args),
     /// Examine a store, and say what to mend

@@ -5,6 +5,7 @@ mod child;
 mod cmd;
 mod exit;
 mod held;
+mod journal;
 mod launch;
 mod out;
 mod plan;

@@ -14,7 +14,7 @@ use crate::report::{Report, Summary, millis};
 use crate::signals::Signals;
 use crate::supervise::{Done, Run};
 use crate::take::{self, Refused};
-use crate::{out, progress, span};
+use crate::{journal, out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
 pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
@@ -45,6 +45,9 @@ pub(crate) async fn attempt(
     warn_of_risk(&locks, told);
     let taken = take::take(&plan.want, &locks, signals, voice).await;
     summary.waited_ms = millis(BootClock.now().since(started));
+    if taken.is_err() {
+        journal::settle(&locks).await;
+    }
     let held = match taken {
         Ok(held) => Some(held),
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
@@ -71,6 +74,7 @@ pub(crate) async fn attempt(
         );
     }
     let done = Run::start(plan, told, held, signals).await?.finish().await?;
+    journal::settle(&locks).await;
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;

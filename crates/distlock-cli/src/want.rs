@@ -7,6 +7,7 @@ use distlock::{Key, Locks, Options};
 
 use crate::args::{Asking, Leasing, Store, Talking};
 use crate::exit::{self, Failure};
+use crate::journal;
 
 /// A lock that is wanted.
 #[derive(Clone, Debug)]
@@ -69,7 +70,8 @@ impl Want {
 
     /// Opens the store. Sends nothing yet.
     pub(crate) fn locks(&self) -> Result<Locks, Failure> {
-        Ok(Locks::connect(&self.url)?.configure(|_| self.options.clone())?)
+        let locks = journal::connect(&self.url)?;
+        Ok(locks.configure(|given| journal::keep(self.options.clone(), &given))?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::signals::Signals;
 use crate::take::{self, Refused};
 use crate::token::{LEASE, TokenFile};
 use crate::want::{Kind, Want};
-use crate::{cmd, out, shell};
+use crate::{cmd, journal, out, shell};
 
 /// What `acquire` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -64,6 +64,7 @@ pub(crate) fn run(args: Args) -> Result<u8, Failure> {
         let held = held.map_err(Refused::into_failure)?;
         let (waited, remaining) = (held.waited(), held.remaining());
         let lease = held.into_lease();
+        journal::settle(&locks).await;
         if let Some(file) = &mut file
             && let Err(failure) = file.write(&lease)
         {

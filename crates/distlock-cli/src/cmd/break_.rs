@@ -2,7 +2,7 @@
 
 use crate::args::Store;
 use crate::exit::{Failure, NOT_ACQUIRED};
-use crate::{cmd, out};
+use crate::{cmd, journal, out};
 
 /// What `break` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,7 +27,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let (key, fence) = (&args.key, args.fence);
     let reason = distlock::Label::new("reason", &args.reason).map_err(distlock::Error::from)?;
     let broken = cmd::block_on(async {
-        let locks = distlock::Locks::connect(&args.store.backend)?;
+        let locks = journal::connect(&args.store.backend)?;
+        let locks = locks.configure(|options| options.reason(&args.reason))?;
         match locks.break_hold(key, fence).await {
             Ok(()) => Ok(true),
             Err(distlock::Error::NotHeld { .. }) => Ok(false),

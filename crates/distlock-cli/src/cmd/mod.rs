@@ -5,6 +5,8 @@ pub(crate) mod break_;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod elect;
+mod follow;
+pub(crate) mod history;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod release;
@@ -28,6 +30,7 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Status(args) => status::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Break(args) => break_::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(*args),

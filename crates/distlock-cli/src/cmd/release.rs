@@ -3,9 +3,9 @@
 use distlock::End;
 
 use crate::args::Store;
-use crate::cmd;
 use crate::exit::{Failure, LOST};
 use crate::token::Which;
+use crate::{cmd, journal};
 
 /// What `release` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -20,8 +20,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let lease = args.which.lease()?;
     let end = cmd::block_on(async {
-        let leases = distlock::Locks::connect(&args.store.backend)?.lease(lease.key())?;
-        Ok(leases.release(&lease).await?)
+        let locks = journal::connect(&args.store.backend)?;
+        let end = locks.lease(lease.key())?.release(&lease).await?;
+        journal::settle(&locks).await;
+        Ok(end)
     })?;
     match end {
         End::Lost(_) => {

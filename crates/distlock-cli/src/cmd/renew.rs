@@ -8,7 +8,7 @@ use crate::args::Store;
 use crate::exit::Failure;
 use crate::report::millis;
 use crate::token::Which;
-use crate::{cmd, out, span};
+use crate::{cmd, journal, out, span};
 
 /// What `renew` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,9 +31,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mut lease = args.which.lease()?;
     let remaining = cmd::block_on(async {
-        let leases = distlock::Locks::connect(&args.store.backend)?.lease(lease.key())?;
-        let leases = leases.configure(|options| options.ttl(args.ttl))?;
-        leases.extend(&mut lease).await?;
+        let locks = journal::connect(&args.store.backend)?;
+        let leases = locks.lease(lease.key())?.configure(|options| options.ttl(args.ttl))?;
+        let extended = leases.extend(&mut lease).await;
+        journal::settle(&locks).await;
+        extended?;
         Ok(leases.remaining(&lease))
     })?;
     if args.json {

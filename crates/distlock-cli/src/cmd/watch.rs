@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use distlock::{Locks, Snapshot};
 
 use crate::args::Store;
-use crate::cmd::ls;
+use crate::cmd::{follow, ls};
 use crate::exit::Failure;
 use crate::signals::Signals;
 use crate::{cmd, out, span, view};
@@ -21,9 +21,17 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "1s")]
     pub(crate) interval: Duration,
 
-    /// Print JSON, one object per key and line, at each look
+    /// Print JSON, one object per key and line, at each look; with --events, one per event
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Print what happens, one line per event, instead of the list
+    #[arg(short, long)]
+    pub(crate) events: bool,
+
+    /// With --events: begin after the event with this id, or with the start of what is kept
+    #[arg(long, value_name = "ID|start", requires = "events")]
+    pub(crate) after: Option<String>,
 
     /// Show only keys that begin with this
     #[arg(default_value = "", hide_default_value = true)]
@@ -41,6 +49,9 @@ const SHOW: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Shows the table until it is interrupted.
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.events {
+        return follow::run(args);
+    }
     cmd::block_on(async {
         let mut signals = Signals::listen()?;
         let locks = Locks::connect(&args.store.backend)?;

@@ -1,0 +1,117 @@
+//! `distlock watch --events`: what happens to the locks, line by line, as it happens.
+
+use std::time::Duration;
+
+use distlock::{Entry, EntryId, Error, Locks, Mode, News, Since, What};
+use futures_util::StreamExt;
+
+use crate::cmd::watch::Args;
+use crate::exit::Failure;
+use crate::signals::Signals;
+use crate::{cmd, out, span, view};
+
+/// Prints events until it is interrupted.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let since = match args.after.as_deref() {
+        None => Since::Now,
+        Some("start") => Since::Start,
+        Some(id) => Since::After(EntryId::new(id).map_err(Error::from)?),
+    };
+    cmd::block_on(async {
+        let mut signals = Signals::listen()?;
+        let mut feed = Locks::connect(&args.store.backend)?.feed(since)?;
+        let mut reachable = true;
+        loop {
+            let news = tokio::select! {
+                biased;
+                _ = signals.stop() => return Ok(0),
+                news = feed.next() => news,
+            };
+            match news {
+                Some(News::Entry(entry)) => {
+                    reachable = true;
+                    if entry.note.key.as_str().starts_with(&args.prefix) {
+                        out::print(if args.json { json(&entry) } else { line(&entry) });
+                    }
+                }
+                Some(News::Missed) => out::say("some events are missing here"),
+                Some(News::Unreachable(fault)) if fault.is_transient() => {
+                    if std::mem::replace(&mut reachable, false) {
+                        out::complain(fault);
+                    }
+                }
+                Some(News::Unreachable(fault)) => return Err(Error::Backend(fault).into()),
+                Some(_) => {}
+                None => return Ok(0),
+            }
+        }
+    })
+}
+
+fn json(entry: &Entry) -> String {
+    serde_json::json!(entry).to_string()
+}
+
+/// An event on one line: when, which key, what, who, and what belongs to that.
+fn line(entry: &Entry) -> String {
+    let note = &entry.note;
+    let reason = note.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let mut more = match &note.what {
+        What::Queued { ahead: 0 } => "next in line".to_owned(),
+        What::Queued { ahead } => format!("{ahead} ahead"),
+        What::GaveUp { waited, why } => format!("waited {}, {why}", span::show(*waited)),
+        What::Granted { waited } if *waited < Duration::from_millis(1) => String::new(),
+        What::Granted { waited } => format!("waited {}", span::show(*waited)),
+        What::AtRisk { remaining } => format!("{} of the lease left", span::show(*remaining)),
+        What::Released { held } => held_for(*held),
+        What::Lost { held: None, why } => why.to_string(),
+        What::Lost { held, why } => format!("{}, {why}", held_for(*held)),
+        What::Broken { by, why: Some(why) } => format!("by {by}: {why}"),
+        What::Broken { by, why: None } => format!("by {by}"),
+        _ => String::new(),
+    };
+    if note.mode != Mode::Exclusive {
+        more = format!("{} {more}", note.mode);
+    }
+    let fence = note.fence.map_or_else(String::new, |fence| format!("  fence {fence}"));
+    let (key, what) = (view::printable(note.key.as_str()), note.what.name());
+    let line = format!("{}  {key}  {what:<8}  {}{reason}", clock(entry.at_ms), note.owner);
+    let more = if more.is_empty() { more } else { format!("  {more}") };
+    format!("{line}{more}{fence}")
+}
+
+fn held_for(held: Option<Duration>) -> String {
+    held.map_or_else(String::new, |held| format!("held {}", span::show(held)))
+}
+
+/// The time of day in UTC.
+fn clock(at_ms: u64) -> String {
+    let seconds = at_ms / 1000;
+    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use distlock::{Key, Label, Note};
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line() {
+        let label = |text| Label::new("label", text).unwrap();
+        let note = Note {
+            key: Key::new("deploy\n/prod").unwrap(),
+            owner: label("ci-7"),
+            reason: Some(label("release 1.9")),
+            mode: Mode::Exclusive,
+            fence: Some(7),
+            visit: None,
+            what: What::Lost { held: Some(Duration::from_secs(92)), why: label("expired") },
+        };
+        let entry = Entry { id: EntryId::new("1").unwrap(), at_ms: 1_794_808_478_716, note };
+        let expected = "05:54:38Z  deploy\u{fffd}/prod  lost      ci-7 (release 1.9)  held 1m32s, \
+                        expired  fence 7";
+        assert_eq!(line(&entry), expected);
+    }
+}
