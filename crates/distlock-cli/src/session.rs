@@ -14,7 +14,7 @@ use crate::report::{Report, Summary, millis};
 use crate::signals::Signals;
 use crate::supervise::{Done, Run};
 use crate::take::{self, Refused};
-use crate::{journal, out, progress, span};
+use crate::{out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
 pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
@@ -38,16 +38,25 @@ pub(crate) async fn attempt(
     signals: &mut Signals,
     summary: &mut Summary<'_>,
 ) -> Result<Done, Refused> {
-    let (voice, started) = (Voice::new(&plan.want.talking), BootClock.now());
-    let told = Told { want: &plan.want, voice };
     wait_at_random(plan.jitter, signals).await?;
     let locks = plan.want.locks()?;
-    warn_of_risk(&locks, told);
-    let taken = take::take(&plan.want, &locks, signals, voice).await;
+    let done = attempt_on(&locks, plan, signals, summary).await;
+    // What is to be noted down of these locks, or is on its way, has to be now.
+    take::leave(&locks).await;
+    done
+}
+
+async fn attempt_on(
+    locks: &Locks,
+    plan: &Plan,
+    signals: &mut Signals,
+    summary: &mut Summary<'_>,
+) -> Result<Done, Refused> {
+    let (voice, started) = (Voice::new(&plan.want.talking), BootClock.now());
+    let told = Told { want: &plan.want, voice };
+    warn_of_risk(locks, told);
+    let taken = take::take(&plan.want, locks, signals, voice).await;
     summary.waited_ms = millis(BootClock.now().since(started));
-    if taken.is_err() {
-        journal::settle(&locks).await;
-    }
     let held = match taken {
         Ok(held) => Some(held),
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
@@ -74,7 +83,6 @@ pub(crate) async fn attempt(
         );
     }
     let done = Run::start(plan, told, held, signals).await?.finish().await?;
-    journal::settle(&locks).await;
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
 use crate::held::Holds;
+use crate::journal;
 
 use crate::progress::{Voice, Waiting};
 use crate::report::Outcome;
@@ -122,7 +123,10 @@ pub(crate) async fn take(
     drop(waiting);
     match taken {
         Ok(Ok(held)) => Ok(held),
-        Ok(Err(error)) => Err(refused(want, error)),
+        Ok(Err(error)) => {
+            leave(locks).await;
+            Err(refused(want, error))
+        }
         Err(signal) => {
             leave(locks).await;
             Err(Refused::Interrupted(signal))
@@ -130,8 +134,10 @@ pub(crate) async fn take(
     }
 }
 
-/// Sees to it that nothing stays behind in the store, as long as it answers.
-async fn leave(locks: &Locks) {
+/// Sees to it that nothing stays behind in the store, and that everything is noted down, as long
+/// as the store answers.
+pub(crate) async fn leave(locks: &Locks) {
+    journal::settle(locks).await;
     // What is left ends with its lease.
     let _ = tokio::time::timeout(LEAVE_MAX, locks.close()).await;
 }
