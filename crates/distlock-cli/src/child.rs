@@ -125,12 +125,13 @@ impl Child {
     pub(crate) async fn sweep(&self) {
         let started = Instant::now();
         while started.elapsed() < SWEEP_MAX {
-            while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
-            let survivors = tree::descendants(getpid());
-            if survivors.is_empty() {
-                return;
+            // All that is left has come to us, so that nobody being there means that all are dead.
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => continue,
+                Ok(None) => {}
+                Err(_) => return,
             }
-            for pid in survivors {
+            for pid in tree::descendants(getpid()) {
                 let _ = kill_process(pid, Signal::KILL);
             }
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -16,7 +16,9 @@ const TREE: &str = "trap \"\" TERM; sleep 100 & echo $! > pids.new; \
 
 /// What somebody says who enters: whether the command of the former holder still lives.
 fn next(locker: &Distlock, key: &str) -> Running {
-    let script = "for p in $(cat pids); do kill -0 $p 2> /dev/null && echo alive $p; done; echo in";
+    // The dead may not have been buried yet.
+    let script = "for p in $(cat pids); do \
+        grep -qs \"^State:.[^ZX]\" /proc/$p/status && echo alive $p; done; echo in";
     locker.start(&format!("run -q -w 60s {key} -- sh -c '{script}'"))
 }
 
