@@ -1,5 +1,6 @@
 //! Random operations on a backend, compared step by step with the law.
 
+mod burst;
 mod compare;
 mod episode;
 mod inbox;
@@ -21,7 +22,7 @@ const EPISODE: u64 = 200;
 ///
 /// The same random operations go to the backend and to a [`Record`](distlock_core::law::Record):
 /// mutexes, readers and writers, groups, semaphores of several capacities, reentry, one-shots and
-/// waiters, full queues, repeated asks, batches of renewals, downgrades, releases that keep or
+/// waiters, full queues, repeated asks, batches of renewals and heartbeats, many keys at once, downgrades, releases that keep or
 /// bury, breaks, looks. What the backend's capabilities lack is left out. Compared are the kind of
 /// every answer, places, holders, snapshots, pushes, and fences and tickets by their order (a
 /// store may start at any number).

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use distlock_core::law::{Now, Record};
 use distlock_core::{
-    Ask, Backend, ClientId, FENCE_MAX, Fault, How, Key, Moment, Push, Renewal, Standing, Streaming,
-    Target, Waiting,
+    Answer, Ask, Backend, ClientId, FENCE_MAX, Fault, How, Key, Moment, Push, Renewal, Standing,
+    Streaming, Target, Waiting,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ const SHOWN: usize = 20;
 pub(super) struct Episode<'a> {
     pub(super) differ: &'a Differ,
     pub(super) clients: &'a [Arc<dyn Backend>],
-    planner: Planner,
+    pub(super) planner: Planner,
     record: Record,
     now: Moment,
     /// Until when the running clock of the store has been accounted for.
@@ -79,20 +79,25 @@ impl<'a> Episode<'a> {
             Op::New { client, ask, raise } => {
                 let (model, store) = self.numbers.last();
                 let floor = raise.then_some((model + FLOOR_STEP, store + FLOOR_STEP));
-                self.known.push(Known { ask: *ask, client, floor });
+                self.known.push(Known { ask: *ask, client, floor, ticket: None });
                 self.acquire(client, self.known.len() - 1, report).await;
             }
             Op::Again { client, claim } => self.acquire(client, claim, report).await,
-            Op::Renew { client, batch, span, weight, raise } => {
+            Op::Renew { client, batch, span, weight, raise, beats } => {
                 let floor = raise.then(|| self.numbers.last());
-                let of = |floor| {
-                    let known = batch.iter().map(|claim| &self.known[*claim]);
-                    known.map(|known| plan::renewal(known, span, weight, floor)).collect()
+                let of = |side: fn((u64, u64)) -> u64| {
+                    let floor = floor.map(|last| side(last) + FLOOR_STEP);
+                    let each = batch.iter().map(|claim| {
+                        let known = &self.known[*claim];
+                        let ticket = known.ticket.filter(|_| beats).map(side);
+                        plan::renewal(known, span, weight, floor, ticket)
+                    });
+                    each.collect::<Vec<Renewal>>()
                 };
-                let model: Vec<Renewal> = of(floor.map(|(model, _)| model + FLOOR_STEP));
-                let store: Vec<Renewal> = of(floor.map(|(_, store)| store + FLOOR_STEP));
+                let (model, store) = (of(|pair| pair.0), of(|pair| pair.1));
                 self.renew(client, &model, &store, report).await;
             }
+            Op::Burst { clients, asks } => self.burst(clients, asks, report).await,
             Op::Release { client, claim, how } => {
                 let target = Target::Claim(self.known[claim].ask.claim.clone());
                 self.release(client, &target, &target, how, report).await;
@@ -135,6 +140,11 @@ impl<'a> Episode<'a> {
         report.add(&compare::kind(&model));
         let verdict = compare::answers(&mut self.numbers, &model, &store, &seen);
         self.judge(verdict);
+        if let (Answer::Busy(model), Answer::Busy(store)) = (model, store)
+            && let (Some(model), Some(store)) = (model.ticket, store.ticket)
+        {
+            self.known[claim].ticket = Some((model, store));
+        }
     }
 
     async fn renew(
@@ -171,7 +181,7 @@ impl<'a> Episode<'a> {
         }
     }
 
-    async fn release(
+    pub(super) async fn release(
         &mut self,
         client: usize,
         for_model: &Target,
@@ -247,7 +257,7 @@ impl<'a> Episode<'a> {
     }
 
     /// The present of the model.
-    fn tick(&mut self) -> Now {
+    pub(super) fn tick(&mut self) -> Now {
         if self.differ.clock == StoreClock::Runs {
             let now = Instant::now();
             self.now = self.now.after(now - self.counted);
@@ -268,7 +278,7 @@ impl<'a> Episode<'a> {
         self.ends.insert(self.now.after(span));
     }
 
-    fn sound<T>(&self, result: Result<T, Fault>) -> T {
+    pub(super) fn sound<T>(&self, result: Result<T, Fault>) -> T {
         result.unwrap_or_else(|fault| self.fail(&format!("the store is at fault: {fault}")))
     }
 
@@ -301,13 +311,13 @@ impl<'a> Episode<'a> {
     }
 }
 
-fn undated(standing: Standing) -> Standing {
+pub(super) fn undated(standing: Standing) -> Standing {
     match standing {
         Standing::Waiting(waiting) => Standing::Waiting(Waiting { retry_after: None, ..waiting }),
         other => other,
     }
 }
 
-fn client_id(index: usize) -> ClientId {
+pub(super) fn client_id(index: usize) -> ClientId {
     ClientId::from_bytes((index as u128).to_be_bytes())
 }

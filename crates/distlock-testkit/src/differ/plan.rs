@@ -12,6 +12,9 @@ use crate::Rng;
 /// Fences and tickets are raised to this far above the last one seen.
 pub(super) const FLOOR_STEP: u64 = 1_000_000_000;
 
+/// Far longer than a burst takes, so that nothing ends in the middle of it.
+const BURST_SPAN: Duration = Duration::from_secs(600);
+
 /// A claim that was asked for, and by which client.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -19,6 +22,8 @@ pub(super) struct Known {
     pub(super) client: usize,
     /// The least fence that was asked for, as the model and as the store count.
     pub(super) floor: Option<(u64, u64)>,
+    /// The ticket it was last known to wait under, as the model and as the store count.
+    pub(super) ticket: Option<(u64, u64)>,
 }
 
 /// One operation. Claims are indexes into those known.
@@ -39,6 +44,8 @@ pub(super) enum Op {
         span: Duration,
         weight: Option<u32>,
         raise: bool,
+        /// Whoever is believed to wait says so.
+        beats: bool,
     },
     Release {
         client: usize,
@@ -53,6 +60,11 @@ pub(super) enum Op {
     },
     Inspect {
         client: usize,
+    },
+    /// Two clients deal with many keys, each time with all of them in one instant.
+    Burst {
+        clients: [usize; 2],
+        asks: Vec<[Ask; 2]>,
     },
     Pass(Duration),
 }
@@ -101,17 +113,23 @@ impl Planner {
                 Op::Break { client, nth, how: self.how() }
             }
             84..88 => Op::Inspect { client },
+            88 => self.burst(client),
             _ => Op::Pass(self.gap()),
         }
     }
 
     fn new_claim(&mut self, client: usize) -> Op {
+        let ask = Box::new(self.possible_ask());
+        let raise = self.capabilities.fencing && self.rng.chance(0.05);
+        Op::New { client, ask, raise }
+    }
+
+    fn possible_ask(&mut self) -> Ask {
         loop {
             let ask = self.ask();
             ask.check().expect("the planner draws valid asks");
             if self.capabilities.missing_for(&ask).is_none() {
-                let raise = self.capabilities.fencing && self.rng.chance(0.05);
-                return Op::New { client, ask: Box::new(ask), raise };
+                return ask;
             }
         }
     }
@@ -160,12 +178,22 @@ impl Planner {
         let claim = self.recent(known);
         let client = self.usual_client(known, claim);
         let span = self.span();
-        let one = |weight, raise| Op::Renew { client, batch: vec![claim], span, weight, raise };
+        let one = |weight, raise| Op::Renew {
+            client,
+            batch: vec![claim],
+            span,
+            weight,
+            raise,
+            beats: false,
+        };
         if self.capabilities.downgrade && self.rng.chance(0.2) {
             return one(Some(1 + u32::from(self.rng.chance(0.3))), false);
         }
         if self.capabilities.fencing && self.rng.chance(0.05) {
             return one(None, true);
+        }
+        if self.rng.chance(0.4) {
+            return self.heartbeat(known, client, span);
         }
         // The claims of a batch may be executed in any sequence, so they are plain renewals.
         let mut batch = vec![claim];
@@ -175,7 +203,40 @@ impl Planner {
                 batch.push(other);
             }
         }
-        Op::Renew { client, batch, span, weight: None, raise: false }
+        Op::Renew { client, batch, span, weight: None, raise: false, beats: false }
+    }
+
+    /// One heartbeat for most of what a client has in the queue, as far as it knows.
+    fn heartbeat(&mut self, known: &[Known], client: usize, span: Duration) -> Op {
+        let mut batch = Vec::new();
+        for (claim, known) in known.iter().enumerate().rev().take(60) {
+            let mine = known.client == client || self.rng.chance(0.05);
+            if known.ticket.is_some() && mine && batch.len() < 12 && self.rng.chance(0.8) {
+                batch.push(claim);
+            }
+        }
+        if batch.is_empty() {
+            batch.push(self.recent(known));
+        }
+        Op::Renew { client, batch, span, weight: None, raise: false, beats: true }
+    }
+
+    /// Asks of two clients for the same keys, which nobody else uses.
+    fn burst(&mut self, client: usize) -> Op {
+        let clients = [client, self.index(self.clients)];
+        let (number, count) = (self.rng.next_u64(), 2 + self.rng.below(11));
+        let mut asks = Vec::new();
+        for at in 0..count {
+            let key = Key::new(format!("{}/{number:x}/{at}", self.key)).expect("a short key");
+            asks.push([0, 1].map(|_| {
+                let mut ask = self.possible_ask();
+                (ask.claim.key, ask.order) = (key.clone(), self.order);
+                ask.ttl = BURST_SPAN;
+                ask.wait = ask.wait.map(|wait| Wait { place: BURST_SPAN, ..wait });
+                ask
+            }));
+        }
+        Op::Burst { clients, asks }
     }
 
     fn how(&mut self) -> How {
@@ -221,8 +282,9 @@ pub(super) fn renewal(
     span: Duration,
     weight: Option<u32>,
     fence_floor: Option<u64>,
+    ticket: Option<u64>,
 ) -> Renewal {
-    Renewal { weight, fence_floor, ..Renewal::hold(known.ask.claim.clone(), span) }
+    Renewal { ticket, weight, fence_floor, ..Renewal::hold(known.ask.claim.clone(), span) }
 }
 
 fn label(what: &'static str, text: &str) -> Label {
