@@ -60,3 +60,5 @@ if [ "$foreign_is_there" = no ]; then
         || fail "Could not install from npm: see above."
     echo "$hash" >"$foreign/stamp"
 fi
+
+has valkey-server || echo "valkey-server is not on the PATH: the tests that meet it prove nothing"

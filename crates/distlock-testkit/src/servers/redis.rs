@@ -56,10 +56,27 @@ impl RedisServer {
         tries.take(STARTS_MAX).flatten().next().expect("redis-server starts on some port")
     }
 
+    /// Starts a valkey-server; none if there is none on the PATH.
+    ///
+    /// # Panics
+    ///
+    /// If there is one and it does not start.
+    pub fn valkey() -> Option<Self> {
+        const PROGRAM: &str = "valkey-server";
+        let version = Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).status();
+        version.ok().filter(std::process::ExitStatus::success)?;
+        let tries = std::iter::repeat_with(|| Self::try_run(PROGRAM, Vec::new()));
+        Some(tries.take(STARTS_MAX).flatten().next().expect("valkey-server starts on some port"))
+    }
+
     /// Starts a server; none if it ended at once, as it does if somebody else took its port.
     pub(super) fn try_start(args: Vec<String>) -> Option<Self> {
+        Self::try_run("redis-server", args)
+    }
+
+    fn try_run(program: &'static str, args: Vec<String>) -> Option<Self> {
         let (port, folder) = (free_port(), own_folder());
-        let mut server = Self { child: None, program: "redis-server", port, folder, args };
+        let mut server = Self { child: None, program, port, folder, args };
         server.run().then_some(server)
     }
 
@@ -147,7 +164,7 @@ impl RedisServer {
         // Somebody else's server may answer on the port while ours gives up: only ours will do.
         let ours = format!("process_id:{}\r\n", child.id());
         while !command(self.port, &["INFO", "server"]).is_ok_and(|reply| reply.contains(&ours)) {
-            assert!(started.elapsed() < START_MAX, "redis-server does not start");
+            assert!(started.elapsed() < START_MAX, "{} does not start", self.program);
             if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return false;
             }
