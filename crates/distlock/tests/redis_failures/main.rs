@@ -15,4 +15,5 @@ mod operator;
 mod partition;
 mod queue;
 mod server;
+mod shared;
 mod support;

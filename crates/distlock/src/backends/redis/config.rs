@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use distlock_core::Invalid;
+use redis::aio::ConnectionLike;
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
 };
 use url::Url;
+
+use super::given::Given;
 
 /// The namespace that keys are put in unless the URL names another.
 const NAMESPACE: &str = "distlock";
@@ -32,6 +35,8 @@ pub(super) enum Topology {
     Sentinel { sentinels: Vec<ConnectionAddr>, primary: String, login: RedisConnectionInfo },
     /// A cluster that these nodes belong to.
     Cluster(Vec<ConnectionInfo>),
+    /// Whatever a connection leads to that the program has made.
+    Given(Given),
 }
 
 impl Config {
@@ -56,6 +61,35 @@ impl Config {
         };
         let Own { namespace, connect_timeout, response_timeout } = own;
         Ok(Self { topology, namespace, connect_timeout, response_timeout, shown })
+    }
+
+    /// The server of a client that the program has made.
+    pub(super) fn of_client(client: &redis::Client, namespace: &str) -> Self {
+        let info = client.get_connection_info();
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let info = info.clone().set_redis_settings(redis).set_tcp_settings(tcp());
+        Self::own("a client of the program", namespace, |_| Topology::Server(info))
+    }
+
+    /// The other end of a connection that the program has made.
+    pub(super) fn of_connection<C>(connection: C, namespace: &str) -> Self
+    where
+        C: ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        let given = |patience| Topology::Given(Given::new(connection, patience));
+        Self::own("a connection of the program", namespace, given)
+    }
+
+    fn own(shown: &str, namespace: &str, topology: impl FnOnce(Duration) -> Topology) -> Self {
+        let Own { connect_timeout, response_timeout, .. } = Own::default();
+        let topology = topology(response_timeout);
+        let (namespace, shown) = (namespace.to_owned(), shown.to_owned());
+        Self { topology, namespace, connect_timeout, response_timeout, shown }
+    }
+
+    /// True if the connection is the program's: it listens to nothing on our behalf.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self.topology, Topology::Given(_))
     }
 
     pub(super) fn is_cluster(&self) -> bool {

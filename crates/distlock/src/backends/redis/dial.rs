@@ -10,6 +10,7 @@ use redis::{
 };
 
 use super::config::{Config, Topology, tcp};
+use super::given::Given;
 
 /// How often the client crate follows a redirection by itself. Every script is idempotent by claim,
 /// so its retries do no harm.
@@ -20,6 +21,7 @@ const REDIRECTIONS: u32 = 5;
 pub(super) enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
+    Given(Given),
 }
 
 impl Connection {
@@ -27,6 +29,7 @@ impl Connection {
         let answer = match self {
             Self::Server(connection) => connection.req_packed_command(cmd).await,
             Self::Cluster(connection) => connection.req_packed_command(cmd).await,
+            Self::Given(connection) => connection.send(cmd).await,
         };
         answer.and_then(Value::extract_error)
     }
@@ -46,7 +49,7 @@ impl Connection {
     /// Sends a command that names no key to the primary of this key.
     pub(super) async fn send_beside(&mut self, key: &str, cmd: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::Server(_) => self.send(cmd).await,
+            Self::Server(_) | Self::Given(_) => self.send(cmd).await,
             Self::Cluster(connection) => {
                 let route = Route::with_key(key, SlotAddr::Master);
                 let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
@@ -60,6 +63,8 @@ impl Connection {
         match self {
             Self::Server(connection) => connection.subscribe(channel).await,
             Self::Cluster(connection) => connection.ssubscribe(channel).await,
+            // What is pushed over it goes to the program, so nobody asks for it.
+            Self::Given(_) => Ok(()),
         }
     }
 
@@ -68,6 +73,7 @@ impl Connection {
         match self {
             Self::Server(connection) => connection.unsubscribe(channel).await,
             Self::Cluster(connection) => connection.sunsubscribe(channel).await,
+            Self::Given(_) => Ok(()),
         }
     }
 }
@@ -109,6 +115,7 @@ pub(super) async fn dial(
     };
     let client = match &config.topology {
         Topology::Server(info) => redis::Client::open(info.clone())?,
+        Topology::Given(given) => return Ok(Connection::Given(given.clone())),
         Topology::Sentinel { sentinels, primary, login } => {
             primary_of(sentinels.clone(), primary, login).await?
         }

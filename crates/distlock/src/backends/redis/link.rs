@@ -55,6 +55,12 @@ struct Live {
 impl Link {
     /// A link of the client of this id. Nothing is dialled yet.
     pub(super) fn new(config: Config, client: String, channel: Option<String>) -> Self {
+        let push_denied = AtomicBool::new(config.is_given());
+        if config.is_given() {
+            tracing::warn!(
+                "nothing is pushed over a shared connection: waiters look by themselves"
+            );
+        }
         Self {
             config,
             client,
@@ -62,7 +68,7 @@ impl Link {
             current: Arc::default(),
             dialling: tokio::sync::Mutex::new(0),
             pushes: broadcast::channel(PUSHES_MAX).0,
-            push_denied: AtomicBool::new(false),
+            push_denied,
             apart: tokio::sync::Mutex::new(None),
             channels: Arc::default(),
             failed: AtomicU32::new(0),
@@ -83,6 +89,11 @@ impl Link {
     /// True unless the server does not let this user listen.
     pub(super) fn can_push(&self) -> bool {
         !self.push_denied.load(Ordering::Relaxed)
+    }
+
+    /// True if others speak over the same connection.
+    pub(super) fn is_shared(&self) -> bool {
+        self.config.is_given()
     }
 
     /// Runs a script by its hash, or by its text if the server does not know the hash.

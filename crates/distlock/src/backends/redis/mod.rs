@@ -4,6 +4,7 @@ mod coalesce;
 mod config;
 mod dial;
 mod faults;
+mod given;
 mod health;
 mod journal;
 mod keys;
@@ -77,7 +78,64 @@ impl Redis {
     ///
     /// [`Invalid`] if the URL cannot be used, or has an option that does not exist.
     pub fn open(url: &str) -> Result<Self, Invalid> {
-        let config = Config::parse(url)?;
+        Self::new(Config::parse(url)?)
+    }
+
+    /// A client of the server that a client of the crate `redis` leads to, with its address, login
+    /// and certificates. Connections are made and remade as for a URL, and grants are pushed.
+    ///
+    /// An empty namespace means that keys are used as they are; `distlock` is what URLs use.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use distlock::{Locks, backends::Redis};
+    ///
+    /// let client = redis::Client::open("redis://127.0.0.1/")?;
+    /// let locks = Locks::new(Arc::new(Redis::from_client(&client, "distlock")?));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if the system has no random bytes.
+    pub fn from_client(client: &redis::Client, namespace: &str) -> Result<Self, Invalid> {
+        Self::new(Config::of_client(client, namespace))
+    }
+
+    /// A client of the one server at the other end of a connection that the program has made, such
+    /// as a `MultiplexedConnection` or a `ConnectionManager` of the crate `redis`.
+    ///
+    /// The connection stays the program's. It must be multiplexed and must reconnect by itself, or
+    /// the locks are lost with it: prefer a `ConnectionManager`, or [`from_client`](Self::from_client)
+    /// if you can. What is pushed over it goes to the program, so waiters are not told: the first
+    /// in line looks twenty times a second, which is logged once as a warning. Confirmation by
+    /// replicas needs a connection of its own and is unsupported. Clusters are not served this way.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    /// use distlock::{Locks, backends::Redis};
+    ///
+    /// let client = redis::Client::open("redis://127.0.0.1/")?;
+    /// let connection = client.get_multiplexed_async_connection().await?;
+    /// let locks = Locks::new(Arc::new(Redis::with_connection(connection, "distlock")?));
+    /// let guard = locks.mutex("deploy")?.lock().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] if the system has no random bytes.
+    pub fn with_connection<C>(connection: C, namespace: &str) -> Result<Self, Invalid>
+    where
+        C: redis::aio::ConnectionLike + Clone + Send + Sync + 'static,
+    {
+        Self::new(Config::of_connection(connection, namespace))
+    }
+
+    fn new(config: Config) -> Result<Self, Invalid> {
         let name = config.namespace.clone();
         let namespace = if config.is_cluster() {
             Namespace::on_cluster(name)
@@ -259,6 +317,7 @@ impl Backend for Redis {
         let mut capabilities = Capabilities::ALL;
         capabilities.listing = !self.inner.namespace.is_bare();
         capabilities.push = self.inner.link.can_push();
+        capabilities.durability = !self.inner.link.is_shared();
         // On a cluster only those who wait listen to a key.
         capabilities.push_breaks = capabilities.push && self.inner.push != PushBy::Key;
         capabilities
@@ -319,6 +378,9 @@ impl Backend for Redis {
 
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
         Box::pin(async move {
+            if self.inner.link.is_shared() {
+                return Err(Fault::unsupported("durability over a shared connection"));
+            }
             let main = self.inner.namespace.main(&renewal.claim.key);
             let fill = |cmd: &mut Cmd| {
                 cmd.arg(1).arg(&main);
