@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock::{End, Error};
+use distlock::{End, Error, Reason};
 use distlock_testkit::servers::Flow;
 
 use crate::support::*;
@@ -120,6 +120,44 @@ async fn f04_a_cancelled_wait_that_arrives_late_leaves_no_place() {
     assert_eq!(b.inspect(KEY).await.unwrap().waiters_total, 0);
     held.release().await.unwrap();
     nothing_left(&server, ms(500)).await;
+}
+
+/// The old connection is not killed after a reconnect: what it still carries is buried.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f04_a_late_copy_of_an_ask_that_was_repeated_takes_nothing() {
+    let (server, proxy) = behind_proxy();
+    let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
+    proxy.freeze();
+    let guard = lock(&a).await;
+    assert!(guard.attempts() > 1 && proxy.accepted() > 1, "asked again over a new connection");
+    drop(guard);
+    until("it is released", ms(6000), async || a.stats().releasing == 0).await;
+    nothing_left(&server, ms(100)).await;
+    proxy.thaw();
+    pass(ms(200)).await;
+    assert_eq!(left(&server), [] as [&str; 0], "an orphan");
+    assert!(try_lock(&locks(&server.url())).await.is_ok());
+}
+
+/// Late renewals and releases of an old connection change nothing for whoever holds now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f04_what_an_old_connection_still_carries_does_not_touch_the_next_holder() {
+    let (server, proxy) = behind_proxy();
+    let a = connected(&proxy).await.configure(|o| o.ttl(ms(900))).unwrap();
+    let b = locks(&server.url()).configure(|o| o.ttl(ms(60_000))).unwrap();
+    let guard = lock(&a).await;
+    // The next renewal is caught in the old connection; those over a new one are refused.
+    proxy.freeze();
+    proxy.refuse();
+    assert!(matches!(guard.lost().await, Reason::Unreachable | Reason::Expired));
+    let next = lock(&b).await;
+    let before = number(&server, &["PTTL", MAIN]);
+    proxy.thaw();
+    pass(ms(200)).await;
+    assert_eq!(fence_at(&server), next.fence());
+    assert!(number(&server, &["PTTL", MAIN]) <= before, "renewed by somebody else");
+    assert_eq!(next.release().await.unwrap(), End::Released);
+    drop(guard);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -125,7 +125,7 @@ async fn f23_a_release_at_any_moment_of_a_first_call_wakes_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f24_a_hand_over_costs_few_commands_however_many_wait() {
-    const WAITERS: usize = 200;
+    const WAITERS: usize = 1_000;
     let server = RedisServer::start();
     let b = Locks::connect(&server.url()).unwrap();
     let held = lock(&b).await;

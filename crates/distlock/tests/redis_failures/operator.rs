@@ -62,6 +62,28 @@ fn keep_busy(port: u16) -> TcpStream {
     stream
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f34_a_script_that_runs_too_long_is_a_passing_fault_and_grants_once() {
+    let server = RedisServer::start();
+    server.command(&["CONFIG", "SET", "busy-reply-threshold", "50"]);
+    let (a, b) = (locks(&server.url()), locks(&server.url()));
+    a.inspect(KEY).await.unwrap();
+    let mut stuck = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stuck.write_all(b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n").unwrap();
+    until("the server is busy", ms(5000), async || {
+        try_lock(&a).await.is_err_and(|error| error.to_string().contains("BUSY"))
+    })
+    .await;
+    let error = try_lock(&a).await.unwrap_err();
+    assert!(matches!(error, Error::Backend(_)) && error.is_transient(), "{error}");
+    let waiting = wait(&a);
+    pass(ms(100)).await;
+    assert!(server.command(&["SCRIPT", "KILL"]).contains("OK"));
+    let (_, guard) = tokio::time::timeout(ms(5000), waiting).await.unwrap().unwrap();
+    assert_eq!(fence_at(&server), guard.fence());
+    assert!(matches!(try_lock(&b).await, Err(Error::Held { .. })));
+}
+
 /// A holder with ten waiters, on whom something is done to the server.
 async fn during_a_hold(harm: impl FnOnce(&RedisServer)) {
     let server = RedisServer::start();
