@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Backend, Invalid, Journal, Retention};
 
+use crate::backends::quorum::journal::Journals;
 use crate::backends::quorum::url::{Spec, name_of};
 use crate::backends::{Memory, Quorum};
 
@@ -99,17 +100,20 @@ fn sqlite(_: &str) -> Result<Opened, Invalid> {
 /// A quorum of backends, each with a URL of its own.
 fn quorum(url: &str) -> Result<Opened, Invalid> {
     let spec = Spec::parse(url)?;
-    let mut nodes = Vec::new();
+    let (mut nodes, mut journals) = (Vec::new(), Vec::new());
     for url in &spec.nodes {
         let name = name_of(url);
         if url.starts_with("quorum:") {
             return Err(Invalid::new("node", name, "must not be a quorum itself"));
         }
-        nodes.push((name, open_plain(url)?.backend));
+        let opened = open_plain(url)?;
+        nodes.push((name, opened.backend));
+        journals.extend(opened.journal);
     }
+    let all = journals.len() == nodes.len();
+    let journal = all.then(|| Arc::new(Journals::new(journals)) as Arc<dyn Journal>);
     let backend = Arc::new(Quorum::with_options(nodes, spec.options)?);
-    // Each node would know another past.
-    Ok(Opened { backend, journal: None, retention: None })
+    Ok(Opened { backend, journal, retention: None })
 }
 
 #[cfg(feature = "redis")]

@@ -338,9 +338,7 @@ impl<'a> Attempts<'a> {
                 return Err(Error::Timeout { key: self.key(), waited, source: None });
             }
         };
-        if let Verdict::Granted { by, .. } = verdict {
-            self.seen.woken(by);
-        }
+        self.seen.heard(&verdict);
         match verdict {
             // With little time left, or if nobody is going to renew it, asking again under the same
             // claim extends the grant to the full ttl.

@@ -10,7 +10,7 @@ use tracing::field::Empty;
 use super::{About, Event, Wake, word};
 use crate::Error;
 use crate::engine::Grant;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Verdict};
 use crate::options::Settings;
 
 /// Nobody waits yet.
@@ -76,9 +76,11 @@ impl<'a> Acquisition<'a> {
         self.note(None, || What::Queued { ahead });
     }
 
-    /// It was woken up to its turn.
-    pub(crate) fn woken(&self, by: Wake) {
-        self.keeper.observer.meter.woken(by);
+    /// It heard what became of its place.
+    pub(crate) fn heard(&self, verdict: &Verdict) {
+        if let Verdict::Granted { by, .. } = verdict {
+            self.keeper.observer.meter.woken(*by);
+        }
     }
 
     /// It has ended, one way or the other.
@@ -90,7 +92,7 @@ impl<'a> Acquisition<'a> {
                 let (fence, waited) = (*fence, *waited);
                 self.span.record("fence", fence);
                 if self.place.load(Ordering::Relaxed) == POLLING {
-                    self.woken(Wake::Poll);
+                    self.keeper.observer.meter.woken(Wake::Poll);
                 }
                 self.keeper.observer.granted(&self.key, fence, waited);
                 self.note(Some(fence), || What::Granted { waited });

@@ -43,6 +43,35 @@ async fn a_file_keeps_the_promises_of_a_journal_and_tells_the_story() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_tells_the_story_also_when_a_node_is_down() {
+    let mut servers = [(); 3].map(|()| RedisServer::start());
+    let nodes =
+        servers.each_ref().map(|server| format!("node=redis://127.0.0.1:{}", server.port()));
+    let url = format!("quorum:?{}&journal=on", nodes.join("&"));
+    let (a, reader) = (Locks::connect(&url).unwrap(), Locks::connect(&url).unwrap());
+    let lock = async |key: &str| {
+        a.mutex(key).unwrap().lock().await.unwrap().release().await.unwrap();
+        a.flush_journal().await;
+    };
+    lock("one").await;
+    assert_eq!(reader.history("one", 10).await.unwrap().len(), 1);
+    let page = reader.journal_page(None, 10).await.unwrap();
+    assert_eq!(page.entries.len(), 2);
+    let last = &page.entries[1].id;
+    assert!(reader.journal_page(Some(last), 10).await.unwrap().entries.is_empty());
+    servers[0].kill();
+    lock("two").await;
+    assert_eq!(past(&reader, "two").await.len(), 1, "the others have it");
+    let page = reader.journal_page(Some(last), 10).await.unwrap();
+    assert!(page.missed && page.entries.len() == 1, "reading goes on at another node: {page:?}");
+    let newest = &page.entries[0];
+    assert_eq!((newest.note.key.as_str(), newest.note.what.name()), ("two", "released"));
+    lock("three").await;
+    let page = reader.journal_page(Some(&newest.id), 10).await.unwrap();
+    assert!(!page.missed && page.entries.len() == 2, "{page:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_the_promises_of_a_journal_and_tells_the_story() {
     let cluster = RedisCluster::start();
     redis(&cluster.url()).await;

@@ -24,6 +24,8 @@ impl Inner {
                 Err(fault) => faults.push((index, fault)),
             }
         }
+        #[cfg(feature = "metrics")]
+        metrics::gauge!("distlock_quorum_nodes_up").set(answers.len() as f64);
         (answers, faults)
     }
 

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod claims;
+pub(crate) mod journal;
 mod look;
 mod mark;
 mod members;
