@@ -159,6 +159,9 @@ fn about(health: &Health, url: &str) -> Vec<Finding> {
     if url.starts_with("memory:") {
         let says = "holds inside one process only: use sqlite: for one machine, redis:// for more";
         findings.push(Finding::warn("scope", says));
+    } else if !health.persistent && url.starts_with("quorum:") {
+        let says = "a node that restarts abstains for a minute: fine, unless most restart at once";
+        findings.push(Finding::ok("persistence", says));
     } else if !health.persistent {
         findings.push(Finding::warn(
             "persistence",
