@@ -413,8 +413,7 @@ impl<'a> Attempts<'a> {
         if NoQuorum::of(&fault).is_some() {
             self.let_go().await?;
         }
-        let paced = fault_pause(self.faults, self.random(self.faults));
-        self.sleep(pause.unwrap_or(paced)).await
+        self.sleep(pause.unwrap_or(fault_pause(self.faults, self.random(self.faults)))).await
     }
 
     /// Sleeps unless the locks are closed meanwhile.
