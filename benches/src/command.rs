@@ -34,7 +34,8 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
 /// `make bench` has built it.
 fn binary() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::env::var_os("DISTLOCK_BIN").map_or_else(|| root.join("target/release/distlock"), Into::into)
+    std::env::var_os("DISTLOCK_BIN")
+        .map_or_else(|| root.join("target/release/distlock"), Into::into)
 }
 
 fn seconds(words: &[&str], url: &str) -> f64 {
