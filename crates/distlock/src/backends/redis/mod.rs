@@ -107,10 +107,11 @@ impl Redis {
     /// as a `MultiplexedConnection` or a `ConnectionManager` of the crate `redis`.
     ///
     /// The connection stays the program's. It must be multiplexed and must reconnect by itself, or
-    /// the locks are lost with it: prefer a `ConnectionManager`, or [`from_client`](Self::from_client)
-    /// if you can. What is pushed over it goes to the program, so waiters are not told: the first
-    /// in line looks twenty times a second, which is logged once as a warning. Confirmation by
-    /// replicas needs a connection of its own and is unsupported. Clusters are not served this way.
+    /// the locks are lost with it: prefer a `ConnectionManager`, or if you can
+    /// [`from_client`](Self::from_client). What is pushed over it goes to the program, so waiters
+    /// are not told: the first in line looks twenty times a second, which is logged once as a
+    /// warning. Confirmation by replicas needs a connection of its own and is unsupported. Clusters
+    /// are not served this way.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
