@@ -22,10 +22,10 @@ const EPISODE: u64 = 200;
 ///
 /// The same random operations go to the backend and to a [`Record`](distlock_core::law::Record):
 /// mutexes, readers and writers, groups, semaphores of several capacities, reentry, one-shots and
-/// waiters, full queues, repeated asks, batches of renewals and heartbeats, many keys at once, downgrades, releases that keep or
-/// bury, breaks, looks. What the backend's capabilities lack is left out. Compared are the kind of
-/// every answer, places, holders, snapshots, pushes, and fences and tickets by their order (a
-/// store may start at any number).
+/// waiters, full queues, repeated asks, batches of renewals and of heartbeats, many keys at once,
+/// downgrades, releases that keep or bury, breaks, looks. What the backend's capabilities lack is
+/// left out. Compared are the kind of every answer, places, holders, snapshots, pushes, and fences
+/// and tickets by their order (a store may start at any number).
 ///
 /// Time at the store moves by the caller's `pass` function. Spans and passes are chosen so that no
 /// operation comes within 50 ms of the end of anything, so the time that calls take does not
