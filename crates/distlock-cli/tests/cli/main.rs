@@ -9,6 +9,7 @@ mod flags;
 mod leases;
 mod looking;
 mod loss;
+mod past;
 mod signals;
 mod support;
 mod terminal;
