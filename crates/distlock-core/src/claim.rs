@@ -44,7 +44,13 @@ macro_rules! secret_id {
 
             /// The secret as 32 lower-case hexadecimal digits, the form that parses back.
             pub fn reveal(&self) -> String {
-                format!("{:032x}", u128::from_be_bytes(self.0))
+                let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+                let mut text = String::with_capacity(32);
+                for byte in self.0 {
+                    text.push(digit(byte >> 4));
+                    text.push(digit(byte & 15));
+                }
+                text
             }
         }
 

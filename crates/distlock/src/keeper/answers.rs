@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
 
+use super::lease::Due;
 use super::plan::{Asked, Effect, Verdict};
 use super::table::{Entry, Kind, Table};
 use crate::Reason;
@@ -22,16 +23,15 @@ impl Table {
         sent_at: Moment,
         now: Moment,
         answer: Result<Standing, Fault>,
-    ) -> Vec<Effect> {
-        let mut effects = Vec::new();
+        effects: &mut Vec<Effect>,
+    ) {
         match self.entries.get(&id).map(|entry| &entry.kind) {
             Some(Kind::Held { .. }) => {
-                self.answered_holder(id, asked, sent_at, now, &answer, &mut effects);
+                self.answered_holder(id, asked, sent_at, now, &answer, effects);
             }
             Some(Kind::Waiting(_)) => self.answered_waiter(id, sent_at, now, answer),
             Some(Kind::Leaving(_)) | None => {}
         }
-        effects
     }
 
     fn answered_holder(
@@ -78,7 +78,12 @@ impl Table {
                 }
             }
         }
-        self.set_timer(id, Some(now));
+        let next = match hold.valid_until().map(|until| lease.due(now, until)) {
+            Ok(Due::Later(at)) => at,
+            // Whatever is due is done with all that is due now.
+            _ => now,
+        };
+        self.set_timer(id, Some(next));
     }
 
     fn answered_waiter(

@@ -60,7 +60,12 @@ impl Lease {
 
     /// True if a renewal that goes out now anyway may take this claim along.
     pub(super) fn can_join(&self, now: Moment) -> bool {
-        !self.in_flight && self.next <= now.after(self.every / 8)
+        !self.in_flight && self.next <= now.after(self.leeway())
+    }
+
+    /// How much earlier than wanted it may be renewed.
+    pub(super) fn leeway(&self) -> Duration {
+        self.every / 8
     }
 
     /// How long to wait for the answer to a renewal.

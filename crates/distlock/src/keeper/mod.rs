@@ -18,7 +18,7 @@ mod plan;
 mod table;
 mod task;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ pub(crate) struct Keeper {
     drained: Notify,
     /// Acquisitions under way. While there are any, the task stays.
     asking: AtomicUsize,
+    /// Closed, or about to be: quicker to ask than the token.
+    shut: AtomicBool,
     closed: CancellationToken,
 }
 
@@ -112,6 +114,7 @@ impl Keeper {
             wake: Notify::new(),
             drained: Notify::new(),
             asking: AtomicUsize::new(0),
+            shut: AtomicBool::new(false),
             closed: CancellationToken::new(),
         })
     }
@@ -130,7 +133,7 @@ impl Keeper {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
+        self.shut.load(Ordering::SeqCst)
     }
 
     pub(crate) async fn until_closed(&self) {
@@ -316,6 +319,7 @@ impl Keeper {
     /// store has acknowledged it all, or after [`RELEASE_MAX`] with an error.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), Error> {
         self.start()?;
+        self.shut.store(true, Ordering::SeqCst);
         self.closed.cancel();
         let (waiters, holds) = {
             let mut table = self.table();
@@ -398,6 +402,7 @@ impl Keeper {
                     self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });
                 }
                 Effect::AtRisk(hold) => hold.announce_risk(),
+                Effect::Waits(key, ahead) => self.observer.emit(|| Event::Waiting { key, ahead }),
             }
         }
     }

@@ -55,7 +55,12 @@ impl Place {
 
     /// True if a heartbeat that goes out now anyway may take this place along.
     pub(super) fn can_join(&self, now: Moment) -> bool {
-        !self.in_flight && self.next <= now.after(self.interval() / 4)
+        !self.in_flight && self.next <= now.after(self.leeway())
+    }
+
+    /// How much earlier than wanted a heartbeat may go out.
+    pub(super) fn leeway(&self) -> Duration {
+        self.interval() / 4
     }
 
     /// Four heartbeats fit into the life of a place, so three can be lost.

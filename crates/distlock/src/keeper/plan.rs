@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Moment, Renewal};
+use distlock_core::{Claim, Fault, How, Key, Moment, Renewal};
 
 use super::hold::Hold;
 use crate::Reason;
@@ -31,6 +31,8 @@ pub(super) enum Effect {
     Lost(Arc<Hold>, Reason),
     Renewed(Arc<Hold>, Duration),
     AtRisk(Arc<Hold>),
+    /// Somebody waits behind this many.
+    Waits(Key, u64),
 }
 
 /// What the keeper shall do now.

@@ -15,8 +15,8 @@ use super::place::Place;
 use super::plan::{Effect, LastFault, Plan, Verdict};
 use crate::Reason;
 
-/// Claims due within this time may go out with those due now.
-const JOIN_WINDOW: Duration = Duration::from_secs(1);
+/// The most that any claim may go out before it is due, to be with those that are.
+const LEEWAY_MAX: Duration = Duration::from_secs(1);
 
 /// How long the keeper stays around with nothing to do, so that a program which takes and releases
 /// locks one after the other does not start a task for each.
@@ -68,6 +68,9 @@ impl Waiter {
 pub(super) struct Table {
     pub(super) entries: HashMap<ClaimId, Entry>,
     timers: BTreeSet<(Moment, ClaimId)>,
+    /// How far ahead it is worth looking for claims that may go out early: the most that any claim
+    /// so far could.
+    leeway: Duration,
     pub(super) early: VecDeque<(ClaimId, Ticket, u64)>,
     /// Calls under way under ids of their callers'.
     pub(super) callers: Callers,
@@ -91,6 +94,12 @@ impl Table {
     pub(super) fn insert(&mut self, claim: Claim, kind: Kind, at: Moment) {
         self.remove(&claim.id);
         self.used = true;
+        let leeway = match &kind {
+            Kind::Held { lease, .. } => lease.leeway(),
+            Kind::Waiting(waiter) => waiter.place.leeway(),
+            Kind::Leaving(_) => Duration::ZERO,
+        };
+        self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
         self.timers.insert((at, claim.id));
         self.entries.insert(claim.id, Entry { claim, kind, timer: Some(at) });
     }
@@ -179,7 +188,7 @@ impl Table {
 
     /// Lets claims that are due soon go out with those that are due now: fewer, fuller batches.
     fn join_others(&mut self, now: Moment, plan: &mut Plan) {
-        let soon = self.timers.range(..=(now.after(JOIN_WINDOW), ClaimId::from_bytes([0xff; 16])));
+        let soon = self.timers.range(..=(now.after(self.leeway), ClaimId::from_bytes([0xff; 16])));
         let willing: Vec<_> = soon
             .map(|&(_, id)| id)
             .filter(|id| match &self.entries[id].kind {

@@ -1,21 +1,19 @@
 //! The one background task: does what the table says is due, and tells it what came back.
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Push, Renewal, Standing, Streaming, Target};
+use distlock_core::{Claim, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Id;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::plan::{Asked, Plan};
+use super::plan::{Asked, Effect, Plan};
 use super::{Keeper, RELEASE_MAX};
-use crate::observe::Event;
 use crate::sync::lock;
 
 /// How many held claims go into one call. A store that runs it as one script is blocked for it.
@@ -111,51 +109,102 @@ fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
     }
 }
 
-fn chunks<T: Clone>(all: Vec<T>, most: usize) -> Vec<Vec<T>> {
-    if all.len() <= most {
-        return if all.is_empty() { Vec::new() } else { vec![all] };
-    }
-    all.chunks(most).map(<[T]>::to_vec).collect()
+fn chunks<T>(all: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut rest = all.into_iter();
+    std::iter::from_fn(move || {
+        let chunk: Vec<_> = rest.by_ref().take(most).collect();
+        (!chunk.is_empty()).then_some(chunk)
+    })
 }
 
-/// Renews a batch and reports each answer as it comes. Whoever is not answered in its own time is
+/// Renews a batch and reports the answers as they come. Whoever is not answered in its own time is
 /// reported as a fault; an answer that comes later still counts.
 async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Asked) {
     let sent_at = keeper.clock.now();
     let (renewals, patience): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let mut unanswered: BTreeSet<_> = patience.iter().copied().zip(0..).collect();
-    let report = |index: usize, answer: Result<Standing, Fault>| {
-        let Some(renewal) = renewals.get(index) else { return };
-        let now = keeper.clock.now();
-        if let (Asked::Place, Ok(Standing::Waiting(waiting))) = (asked, &answer) {
-            let (key, ahead) = (&renewal.claim.key, waiting.ahead);
-            keeper.observer.emit(|| Event::Waiting { key: key.clone(), ahead });
-        }
-        let effects = keeper.table().answered(renewal.claim.id, asked, sent_at, now, answer);
-        keeper.announce(effects);
-        // The rest of the batch may take a while, and something may be due before that.
-        keeper.wake.notify_one();
-    };
-    let mut answers = keeper.backend.renew(&renewals);
+    let mut silent = Silent::new(&patience);
+    let call = Call { keeper: &keeper, renewals: &renewals, asked, sent_at };
+    let mut answers = keeper.backend.renew(&renewals).ready_chunks(RENEWALS_MAX);
     loop {
         // With nobody left to be impatient, late answers are still waited for: they count from when
         // they were asked for, and a driver that gives up by itself knows why.
-        let soonest = unanswered.first().map_or(LATE_ANSWER_MAX, |&(patience, _)| patience);
+        let first = silent.first();
+        let soonest = first.map_or(LATE_ANSWER_MAX, |(patience, _)| patience);
         let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
-        match (tokio::time::timeout(left, answers.next()).await, unanswered.is_empty()) {
-            (Ok(Some((index, answer))), _) => {
-                unanswered.remove(&(patience.get(index).copied().unwrap_or_default(), index));
-                report(index, answer);
+        match (tokio::time::timeout(left, answers.next()).await, first) {
+            (Ok(Some(chunk)), _) => {
+                chunk.iter().for_each(|(index, _)| silent.heard(*index));
+                call.report(chunk);
             }
-            (Ok(None), _) | (Err(_), true) => break,
-            (Err(_), false) => {
-                let (_, index) = unanswered.pop_first().unwrap_or_default();
-                report(index, Err(Fault::transient("renew in time", "no answer")));
+            (Ok(None), _) | (Err(_), None) => break,
+            (Err(_), Some((_, index))) => {
+                silent.heard(index);
+                call.report(vec![(index, Err(Fault::transient("renew in time", "no answer")))]);
             }
         }
     }
-    for (_, index) in unanswered {
-        report(index, Err(Fault::transient("renew", "the backend did not answer for this claim")));
+    let why = "the backend did not answer for this claim";
+    while let Some((_, index)) = silent.first() {
+        silent.heard(index);
+        call.report(vec![(index, Err(Fault::transient("renew", why)))]);
+    }
+}
+
+/// A batch that was sent.
+struct Call<'a> {
+    keeper: &'a Keeper,
+    renewals: &'a [Renewal],
+    asked: Asked,
+    sent_at: Moment,
+}
+
+impl Call<'_> {
+    fn report(&self, answers: Vec<(usize, Result<Standing, Fault>)>) {
+        let (keeper, now) = (self.keeper, self.keeper.clock.now());
+        let mut effects = Vec::new();
+        let listened = self.asked == Asked::Place && keeper.observer.is_listened_to();
+        let known = |(index, answer)| Some((self.renewals.get(index)?, answer));
+        let mut table = keeper.table();
+        for (renewal, answer) in answers.into_iter().filter_map(known) {
+            if listened && let Ok(Standing::Waiting(waiting)) = &answer {
+                effects.push(Effect::Waits(renewal.claim.key.clone(), waiting.ahead));
+            }
+            let id = renewal.claim.id;
+            table.answered(id, self.asked, self.sent_at, now, answer, &mut effects);
+        }
+        drop(table);
+        keeper.announce(effects);
+        // The rest of the batch may take a while, and something may be due before that.
+        keeper.wake.notify_one();
+    }
+}
+
+/// Who has not been answered yet, the least patient first.
+struct Silent {
+    order: Vec<(Duration, usize)>,
+    heard: Vec<bool>,
+    /// All before this one were heard.
+    at: usize,
+}
+
+impl Silent {
+    fn new(patience: &[Duration]) -> Self {
+        let mut order: Vec<_> = patience.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        Self { order, heard: vec![false; patience.len()], at: 0 }
+    }
+
+    fn heard(&mut self, index: usize) {
+        if let Some(heard) = self.heard.get_mut(index) {
+            *heard = true;
+        }
+    }
+
+    fn first(&mut self) -> Option<(Duration, usize)> {
+        while self.order.get(self.at).is_some_and(|(_, index)| self.heard[*index]) {
+            self.at += 1;
+        }
+        self.order.get(self.at).copied()
     }
 }
 

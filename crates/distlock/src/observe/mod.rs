@@ -12,7 +12,7 @@ mod scribe;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -143,6 +143,8 @@ type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 /// Counts events and passes them on. Costs next to nothing while nobody listens.
 pub(crate) struct Observer {
     sender: broadcast::Sender<Event>,
+    /// How many streams there are. The sender knows, too, but locks to tell.
+    streams: Arc<AtomicUsize>,
     callbacks: Mutex<Vec<Arc<Callback>>>,
     any_callback: AtomicBool,
     grants: AtomicU64,
@@ -183,6 +185,7 @@ impl Observer {
     pub(crate) fn new() -> Self {
         Self {
             sender: broadcast::channel(EVENTS_MAX).0,
+            streams: Arc::default(),
             callbacks: Mutex::default(),
             any_callback: AtomicBool::new(false),
             grants: AtomicU64::new(0),
@@ -235,13 +238,11 @@ impl Observer {
 
     /// Passes an event on; it is only made if somebody listens.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        let streamed = self.sender.receiver_count() > 0;
-        let called = self.any_callback.load(Ordering::Acquire);
-        if !streamed && !called {
+        if !self.is_listened_to() {
             return;
         }
         let event = event();
-        if called {
+        if self.any_callback.load(Ordering::Acquire) {
             let callbacks = lock(&self.callbacks).clone();
             for callback in callbacks {
                 // A callback runs in the keeper and in the drop of guards: its panic ends there.
@@ -251,10 +252,13 @@ impl Observer {
                 }
             }
         }
-        if streamed {
-            // Every listener may have gone since; then nobody misses it.
-            let _ = self.sender.send(event);
-        }
+        // Every listener may have gone since; then nobody misses it.
+        let _ = self.sender.send(event);
+    }
+
+    /// True if anybody wants to know of events.
+    pub(crate) fn is_listened_to(&self) -> bool {
+        self.streams.load(Ordering::Acquire) > 0 || self.any_callback.load(Ordering::Acquire)
     }
 
     pub(crate) fn call(&self, callback: Callback) {
@@ -264,13 +268,32 @@ impl Observer {
     }
 
     pub(crate) fn stream(&self) -> Streaming<'static, Event> {
-        Box::pin(stream::unfold(self.sender.subscribe(), |mut receiver| async move {
+        let listener = (self.sender.subscribe(), Counted::new(&self.streams));
+        Box::pin(stream::unfold(listener, |(mut receiver, counted)| async move {
             match receiver.recv().await {
-                Ok(event) => Some((event, receiver)),
-                Err(broadcast::error::RecvError::Lagged(n)) => Some((Event::Missed(n), receiver)),
+                Ok(event) => Some((event, (receiver, counted))),
+                Err(broadcast::error::RecvError::Lagged(n)) => {
+                    Some((Event::Missed(n), (receiver, counted)))
+                }
                 Err(broadcast::error::RecvError::Closed) => None,
             }
         }))
+    }
+}
+
+/// One of those who are counted, as long as it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use distlock_core::{Answer, Ask, Fault, How, Key, Outcome, Target};
+use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use redis::Cmd;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -59,7 +59,7 @@ struct Gate {
 #[derive(Debug)]
 struct Passenger<T> {
     main: String,
-    id: String,
+    id: ClaimId,
     what: T,
     reply: oneshot::Sender<Result<Option<u64>, Fault>>,
 }
@@ -101,7 +101,7 @@ impl Inner {
         let turn = self.turn(usual, key, |gate, reply| {
             let what =
                 AskText { text: wire::ask_text(ask, &self.client), ttl_ms: wire::ttl_ms(ask) };
-            gate.asks.push_back(self.passenger(key, ask.claim.id.reveal(), what, reply));
+            gate.asks.push_back(self.passenger(key, ask.claim.id, what, reply));
         });
         let flight = match turn {
             Turn::Alone(flight) => flight,
@@ -128,8 +128,7 @@ impl Inner {
             _ => None,
         };
         let turn = self.turn(claim.is_some(), target.key(), |gate, reply| {
-            let id = wire::released_id(target);
-            gate.releases.push_back(self.passenger(target.key(), id, (), reply));
+            gate.releases.extend(claim.map(|c| self.passenger(&c.key, c.id, (), reply)));
         });
         let _flight = match turn {
             Turn::Alone(flight) => flight,
@@ -144,7 +143,7 @@ impl Inner {
     fn passenger<T>(
         &self,
         key: &Key,
-        id: String,
+        id: ClaimId,
         what: T,
         reply: oneshot::Sender<Result<Option<u64>, Fault>>,
     ) -> Passenger<T> {
@@ -227,9 +226,9 @@ impl Cabin {
         self.releases.len() + self.asks.len()
     }
 
-    fn first_id(&self) -> Option<&str> {
-        let release = self.releases.first().map(|passenger| &passenger.id);
-        release.or(self.asks.first().map(|passenger| &passenger.id)).map(String::as_str)
+    fn first_id(&self) -> Option<ClaimId> {
+        let release = self.releases.first().map(|passenger| passenger.id);
+        release.or(self.asks.first().map(|passenger| passenger.id))
     }
 
     /// Adds `KEYS` and `ARGV` of many.lua.
@@ -241,10 +240,10 @@ impl Cabin {
         }
         cmd.arg(self.releases.len()).arg(fence_life_ms);
         for release in &self.releases {
-            cmd.arg(&release.id);
+            cmd.arg(&wire::hex(release.id)[..]);
         }
         for ask in &self.asks {
-            cmd.arg(&ask.id).arg(&ask.what.text).arg(ask.what.ttl_ms);
+            cmd.arg(&wire::hex(ask.id)[..]).arg(&ask.what.text).arg(ask.what.ttl_ms);
         }
     }
 

@@ -59,7 +59,21 @@ impl Namespace {
 
     /// The key that foreign clients would see, and that excludes them.
     pub(super) fn main(&self, key: &Key) -> String {
-        if self.is_bare() { key.to_string() } else { format!("{}:{{{}}}", self.name, escape(key)) }
+        let mut main = String::with_capacity(self.name.len() + key.as_str().len() + 3);
+        self.write_main(&mut main, key);
+        main
+    }
+
+    /// The same, at the end of a text.
+    pub(super) fn write_main(&self, to: &mut String, key: &Key) {
+        if self.is_bare() {
+            to.push_str(key.as_str());
+        } else {
+            to.push_str(&self.name);
+            to.push_str(":{");
+            to.push_str(&escape(key));
+            to.push('}');
+        }
     }
 
     /// All keys of one lock: main first.

@@ -23,6 +23,7 @@ use distlock_core::{
     Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
     Target, Waiting,
 };
+use futures_core::Stream;
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use redis::{Cmd, Value};
@@ -288,28 +289,45 @@ impl Inner {
         self.read(wire::snapshot(key.as_str(), key, &value))
     }
 
-    /// Renews holds by their main keys alone; whatever is not an exclusive hold is left over.
-    async fn renew_holds<'a>(
-        &self,
-        holds: Vec<(usize, &'a Renewal)>,
-    ) -> Vec<(usize, &'a Renewal, Result<Option<u64>, Fault>)> {
+    /// Renews holds by their main keys alone; none where it is not an exclusive hold.
+    async fn renew_holds(&self, holds: &[(usize, &Renewal)]) -> Result<Vec<Option<u64>>, Fault> {
+        let Some((_, first)) = holds.first() else { return Ok(Vec::new()) };
         let fill = |cmd: &mut Cmd| {
             cmd.arg(holds.len());
-            for (_, renewal) in &holds {
-                cmd.arg(self.namespace.main(&renewal.claim.key));
+            let mut main = String::new();
+            for (_, renewal) in holds {
+                main.clear();
+                self.namespace.write_main(&mut main, &renewal.claim.key);
+                cmd.arg(&main);
             }
-            for (_, renewal) in &holds {
+            for (_, renewal) in holds {
                 wire::add_hold(cmd, renewal);
             }
         };
-        let answer = self.link.eval("renew", &RENEW, &fill).await;
-        let claims = holds.iter().map(|(_, renewal)| *renewal);
-        let fences = answer.and_then(|value| self.read(wire::fences(claims, &value)));
-        let each = |at: usize| match &fences {
-            Ok(fences) => Ok(fences.get(at).copied().flatten()),
-            Err(fault) => Err(fault.clone()),
+        let value = self.link.eval("renew", &RENEW, &fill).await?;
+        self.read(wire::many(first.claim.id, holds.len(), &value))
+    }
+
+    /// The same, and whatever is not an exclusive hold asked for one by one.
+    fn keep_holds<'a>(
+        &'a self,
+        holds: Vec<(usize, &'a Renewal)>,
+    ) -> impl Stream<Item = (usize, Result<Standing, Fault>)> + 'a {
+        let renewed = async move {
+            let fences = self.renew_holds(&holds).await;
+            let (mut known, others) = (Vec::with_capacity(holds.len()), FuturesUnordered::new());
+            for (at, (index, renewal)) in holds.into_iter().enumerate() {
+                match &fences {
+                    Err(fault) => known.push((index, Err(fault.clone()))),
+                    Ok(fences) => match fences.get(at).copied().flatten() {
+                        Some(fence) => known.push((index, Ok(Standing::Held { fence }))),
+                        None => others.push(async move { (index, self.stand(renewal).await) }),
+                    },
+                }
+            }
+            stream::iter(known).chain(others)
         };
-        holds.into_iter().enumerate().map(|(at, (i, r))| (i, r, each(at))).collect()
+        renewed.flatten_stream()
     }
 }
 
@@ -358,18 +376,9 @@ impl Backend for Redis {
         let beats: FuturesUnordered<_> = by_key.into_values().map(|b| inner.beat(b)).collect();
         let others: FuturesUnordered<_> = others.into_iter().map(stand).collect();
         let others = stream::select(others, beats.flat_map(stream::iter));
-        let holds: FuturesUnordered<_> = holds
-            .chunks(inner.holds_max())
-            .map(|chunk| inner.renew_holds(chunk.to_vec()))
-            .collect();
-        let rest = move |(index, renewal, answer): (usize, _, Result<Option<u64>, _>)| async move {
-            match answer {
-                Ok(Some(fence)) => (index, Ok(Standing::Held { fence })),
-                Ok(None) => stand((index, renewal)).await,
-                Err(fault) => (index, Err(fault)),
-            }
-        };
-        let held = holds.flat_map(stream::iter).map(rest).buffer_unordered(HOLDS_MAX);
+        let holds: Vec<_> =
+            holds.chunks(inner.holds_max()).map(|chunk| inner.keep_holds(chunk.to_vec())).collect();
+        let held = stream::iter(holds).flat_map_unordered(None, Box::pin);
         Box::pin(stream::select(others, held))
     }
 
@@ -389,7 +398,7 @@ impl Backend for Redis {
             };
             let (value, copies) =
                 self.inner.link.eval_and_wait(&RENEW, &main, &fill, replicas).await?;
-            match wire::fences([renewal], &value)?.first() {
+            match wire::many(renewal.claim.id, 1, &value)?.first() {
                 Some(Some(_)) => Ok(Confirmed::By(copies)),
                 // Not an exclusive hold: the replicas got whatever was written before.
                 _ => match self.inner.stand(renewal).await? {

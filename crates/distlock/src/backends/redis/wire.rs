@@ -82,13 +82,13 @@ pub(super) fn add_beats(cmd: &mut Cmd, beats: &[(usize, &Renewal)]) {
     let span = beats.iter().map(|(_, renewal)| renewal.span).max().unwrap_or_default();
     cmd.arg(millis(span));
     for (_, renewal) in beats {
-        cmd.arg(renewal.claim.id.reveal());
+        cmd.arg(&hex(renewal.claim.id)[..]);
     }
 }
 
 /// Adds `ARGV` of renew.lua for one key.
 pub(super) fn add_hold(cmd: &mut Cmd, renewal: &Renewal) {
-    cmd.arg(renewal.claim.id.reveal()).arg(millis(renewal.span));
+    cmd.arg(&hex(renewal.claim.id)[..]).arg(millis(renewal.span));
 }
 
 /// The claim id that a release goes by.
@@ -282,21 +282,6 @@ pub(super) fn beats(id: &str, claims: usize, value: &Value) -> Result<Vec<Option
     (0..claims).map(|_| stand()).collect()
 }
 
-/// The fences that renew.lua answers for these claims: none where one does not hold exclusively.
-pub(super) fn fences<'a>(
-    claims: impl IntoIterator<Item = &'a Renewal>,
-    value: &Value,
-) -> Result<Vec<Option<u64>>, Fault> {
-    let mut reader = Reader::new(value)?;
-    let read = |renewal: &Renewal| {
-        if reader.str()? != renewal.claim.id.reveal() {
-            return Err(garbled(value));
-        }
-        Ok(reader.str()?.parse().ok())
-    };
-    claims.into_iter().map(read).collect()
-}
-
 pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
     if matches!(value, Value::BulkString(bytes) if bytes == id.as_bytes()) {
         return Ok(Outcome::WasHeld);
@@ -327,11 +312,26 @@ pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, F
     Ok(Snapshot { key: key.clone(), order, holders, holders_total, waiters, waiters_total })
 }
 
-/// What many.lua answers for so many claims, the first of which has this id: none where it is not
-/// the usual case.
-pub(super) fn many(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
-    let mut reader = Reader::answer_for(id, value)?;
-    (0..claims).map(|_| reader.number().map(|number: u64| (number > 0).then_some(number))).collect()
+/// What many.lua and renew.lua answer for so many claims, the first of which has this id: none
+/// where it is not the usual case.
+pub(super) fn many(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
+    let text = as_str(value)?;
+    let mut words = text.split(' ');
+    let ours = words.next().is_some_and(|first| first.as_bytes() == hex(id));
+    let number = |word: &str| word.parse().ok().map(|number: u64| (number > 0).then_some(number));
+    let numbers: Option<Vec<_>> = words.map(number).collect();
+    numbers.filter(|numbers| ours && numbers.len() == claims).ok_or_else(|| garbled(value))
+}
+
+/// A claim id as it is written.
+pub(super) fn hex(id: ClaimId) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 32];
+    for (byte, pair) in id.as_bytes().iter().zip(text.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    text
 }
 
 /// A message on a client's channel.

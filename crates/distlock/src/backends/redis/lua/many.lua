@@ -6,8 +6,8 @@
 -- ARGV  1 how many are released, 2 how long the fence counter lives on, in ms; then the claim ids
 --       of those; then of each that is asked for the claim id, the ask as in acquire_free.lua and
 --       the ttl.
--- Returns the first claim id, then 1 for each released and the fence of each granted. 0 means that
--- it is not the usual case.
+-- Returns, as words, the first claim id, then 1 for each released and the fence of each granted.
+-- 0 means that it is not the usual case.
 local call, find, format = redis.call, string.find, string.format
 local releases = tonumber(ARGV[1])
 local asks, answers = #KEYS - 1 - releases, { ARGV[3] }
@@ -27,9 +27,9 @@ local function release_all()
     local ours = texts[i] and find(texts[i], ARGV[2 + i] .. ' ', 1, true) == 1
     if ours and (nobody_waits or call('EXISTS', sides[i]) == 0) then
       mine[#mine + 1] = KEYS[1 + i]
-      answers[1 + i] = 1
+      answers[1 + i] = '1'
     else
-      answers[1 + i] = 0
+      answers[1 + i] = '0'
     end
   end
   if mine[1] then
@@ -37,7 +37,7 @@ local function release_all()
   end
 end
 
--- So many numbers of the counter, from the present on: a function that tells each and its text.
+-- So many numbers of the counter, from the present on: a function that tells each as a text.
 local function numbers(seconds, micros)
   local first = tonumber(seconds) * 1000000 + micros
   local last = tonumber(call('SET', KEYS[1], whole(first + asks - 1), 'PX', ARGV[2], 'GET') or 0)
@@ -47,11 +47,11 @@ local function numbers(seconds, micros)
   elseif micros + asks < 1000000 then
     -- All within this second: quicker to write down.
     return function(n)
-      return first + n, format('%s%06d', seconds, micros + n)
+      return format('%s%06d', seconds, micros + n)
     end
   end
   return function(n)
-    return first + n, whole(first + n)
+    return whole(first + n)
   end
 end
 
@@ -65,10 +65,10 @@ local function acquire_all()
   end
   local all_free = call('EXISTS', unpack(sides)) == 0
   for i = 1, asks do
-    local main, at, answer = KEYS[1 + releases + i], releases + 3 * i, 0
+    local main, at, answer = KEYS[1 + releases + i], releases + 3 * i, '0'
     if all_free or call('EXISTS', sides[2 * i - 1], sides[2 * i]) == 0 then
-      local fence, text = number(granted)
-      text = ARGV[at] .. ' ' .. text .. ' ' .. ARGV[at + 1] .. since
+      local fence = number(granted)
+      local text = ARGV[at] .. ' ' .. fence .. ' ' .. ARGV[at + 1] .. since
       if call('SET', main, text, 'NX', 'PX', ARGV[at + 2]) then
         answer, granted = fence, granted + 1
       end
@@ -83,4 +83,4 @@ end
 if asks > 0 then
   acquire_all()
 end
-return answers
+return table.concat(answers, ' ')
