@@ -1,5 +1,7 @@
 //! The connection to the file: opened, checked, and used for one transaction at a time.
 
+use std::cell::Cell;
+use std::ffi::c_int;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 use distlock_core::law::{Notice, Now};
 use distlock_core::{ClientId, Fault};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, Error, OpenFlags, Result, params};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Result, params};
 
 use super::boot::Boot;
 use super::cells::as_sql;
@@ -27,7 +29,12 @@ const STATEMENTS_MAX: usize = 64;
 
 /// After how many pages the log is copied into the file. Whoever opens the file while nobody else
 /// has it open reads the log once, which at this length takes well below a millisecond.
-const LOG_PAGES_MAX: i32 = 500;
+const LOG_PAGES_MAX: c_int = 500;
+
+thread_local! {
+    /// How many pages the log had after the last commit of this thread.
+    static LOG_PAGES: Cell<c_int> = const { Cell::new(0) };
+}
 
 const OPEN: &str = "open the file of locks";
 
@@ -90,6 +97,25 @@ impl Database {
             };
             self.raise_ceiling(now)?;
         }
+    }
+
+    /// Runs one job, but only if that needs no waiting: for no lock and for no disk. None, and
+    /// nothing is done, if it does.
+    pub(super) fn transact_at_once(&self, job: &mut Job) -> Result<Option<Vec<Notice>>> {
+        self.connection.busy_timeout(Duration::ZERO)?;
+        match self.attempt(job.access, std::slice::from_mut(job)) {
+            Ok(Attempt::Done(notices)) => Ok(Some(notices)),
+            Ok(Attempt::AboveCeiling(..)) => Ok(None),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies the log into the file, as far as nobody reads it.
+    pub(super) fn shorten_log(&self) {
+        // Whoever comes next tries again.
+        let copied = "PRAGMA wal_checkpoint(PASSIVE)";
+        let _ = self.connection.query_row(copied, [], |_| Ok(()));
     }
 
     fn attempt(&self, access: Access, jobs: &mut [Job]) -> Result<Attempt> {
@@ -244,7 +270,11 @@ fn connect(file: &Path, deadline: Instant) -> Result<Connection> {
     // The last one to close the file need not empty the log: the next one will read it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+    // Replaces SQLite's own way, which copies the log at once and on the thread that commits.
+    connection.wal_hook(Some(|_, pages| {
+        LOG_PAGES.set(pages);
+        Ok(())
+    }));
     Ok(connection)
 }
 
@@ -257,6 +287,11 @@ fn other_machine() -> Error {
     let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_MISUSE);
     let why = "another machine, or another start of this one, uses the file now";
     Error::SqliteFailure(error, Some(why.to_owned()))
+}
+
+/// True if the last commit of this thread left a log that should be copied into the file.
+pub(super) fn log_is_long() -> bool {
+    LOG_PAGES.get() >= LOG_PAGES_MAX
 }
 
 /// A transaction that is rolled back unless it is committed.

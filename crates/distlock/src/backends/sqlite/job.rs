@@ -1,5 +1,7 @@
 //! One call on its way to the thread that owns the connection, and its answer on the way back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use distlock_core::Fault;
@@ -23,6 +25,8 @@ pub(super) struct Job {
     /// When nobody waits for it any more.
     pub(super) deadline: Instant,
     work: Box<dyn Work>,
+    /// Counts it among those on their way.
+    counted: Option<Counted>,
 }
 
 impl Job {
@@ -36,7 +40,13 @@ impl Job {
     ) -> (Self, oneshot::Receiver<Result<T, Fault>>) {
         let (reply, answer) = oneshot::channel();
         let work = Box::new(Call { work, outcome: None, reply });
-        (Self { action, access, deadline, work }, answer)
+        (Self { action, access, deadline, work, counted: None }, answer)
+    }
+
+    /// Counts the job in `under_way` until it is answered or dropped.
+    pub(super) fn count_in(&mut self, under_way: &Arc<AtomicUsize>) {
+        under_way.fetch_add(1, Ordering::SeqCst);
+        self.counted = Some(Counted(Arc::clone(under_way)));
     }
 
     /// Does the work inside a transaction.
@@ -46,6 +56,8 @@ impl Job {
 
     /// Gives the answer, once the transaction is committed or has failed.
     pub(super) fn answer(self, committed: Result<(), Fault>) {
+        // Before the caller knows, so that its next call need not queue behind this one.
+        drop(self.counted);
         self.work.answer(committed);
     }
 }
@@ -53,6 +65,15 @@ impl Job {
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Job").field("action", &self.action).finish_non_exhaustive()
+    }
+}
+
+/// One of the jobs that are on their way.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -98,7 +98,7 @@ impl Backend for Sqlite {
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         let (client, ask) = (self.store.client(), ask.clone());
-        Box::pin(self.store.run("acquire", Access::Write, move |session| {
+        Box::pin(self.store.run_short("acquire", move |session| {
             session.decide(&ask.claim.key, client, About::Claim(ask.claim.id), |record, now| {
                 record.acquire(&ask, client, now)
             })
@@ -122,7 +122,7 @@ impl Backend for Sqlite {
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
         let (client, target) = (self.store.client(), target.clone());
-        Box::pin(self.store.run("release", Access::Write, move |session| {
+        Box::pin(self.store.run_short("release", move |session| {
             let about = match &target {
                 Target::Claim(claim) => About::Claim(claim.id),
                 Target::Fence { fence, .. } => About::Fence(*fence),

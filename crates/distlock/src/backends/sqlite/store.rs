@@ -1,12 +1,12 @@
 //! A handle to the thread that owns the file.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use distlock_core::{ClientId, Fault, Push};
 use rusqlite::Result;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::boot::Boot;
 use super::config::Config;
@@ -21,9 +21,9 @@ const JOBS_MAX: usize = 1024;
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
 
-/// One client of a file. Whatever is to be done with the file is done by a thread of its own, so
-/// that no runtime waits for a disk, and in the sequence in which it was asked for, so that a
-/// release comes after the acquire it ends, even if the caller of that one has gone.
+/// One client of a file. Whatever may have to wait is done by a thread of its own, so that no
+/// runtime waits for a disk, and in the sequence in which it was asked for, so that a release comes
+/// after the acquire it ends, even if the caller of that one has gone.
 #[derive(Debug)]
 pub(super) struct Store {
     config: Config,
@@ -33,8 +33,10 @@ pub(super) struct Store {
 }
 
 /// The thread, and the process in which it runs: none of its forks has it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Thread {
+    // Dropped before the sender whose end ends the thread: the thread is the last to let go.
+    worker: Arc<Mutex<Worker>>,
     jobs: mpsc::Sender<Job>,
     process: u32,
 }
@@ -46,8 +48,10 @@ impl Store {
             client: ClientId::random()?,
             pushes: broadcast::channel(PUSHES_MAX).0,
             listens: AtomicBool::new(false),
+            bell: Mutex::new(None),
             is_deaf: AtomicBool::new(false),
             inode: AtomicU64::new(0),
+            under_way: Arc::new(AtomicUsize::new(0)),
         };
         Ok(Self { config, boot, shared: Arc::new(shared), thread: Mutex::new(None) })
     }
@@ -80,13 +84,51 @@ impl Store {
         access: Access,
         work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T, Fault> {
-        let within = self.config.response_timeout;
+        let thread = self.thread(action)?;
+        let (job, answer) = Job::new(action, access, self.deadline(), work);
+        self.send(&thread, job, answer).await
+    }
+
+    /// The same for work that takes some microseconds. It is done at once, on the caller's thread,
+    /// if nothing is on its way before it and nobody has to wait for a lock or a disk; going to the
+    /// other thread and back takes several times as long as the work.
+    pub(super) async fn run_short<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let thread = self.thread(action)?;
+        let (job, mut answer) = Job::new(action, Access::Write, self.deadline(), work);
+        match self.serve_at_once(&thread, job) {
+            Err(job) => self.send(&thread, job, answer).await,
+            Ok(()) => answer.try_recv().unwrap_or_else(|_| Err(Fault::transient(action, "lost"))),
+        }
+    }
+
+    fn serve_at_once(&self, thread: &Thread, job: Job) -> Result<(), Job> {
+        let Ok(mut worker) = thread.worker.try_lock() else { return Err(job) };
+        if self.shared.under_way.load(Ordering::SeqCst) > 0 {
+            return Err(job);
+        }
+        worker.serve_at_once(job)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.config.response_timeout
+    }
+
+    async fn send<T>(
+        &self,
+        thread: &Thread,
+        mut job: Job,
+        answer: oneshot::Receiver<Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let (action, within) = (job.action, self.config.response_timeout);
+        job.count_in(&self.shared.under_way);
         let late = || {
             let text = format!("{}: no answer in {within:?}", self.config.file.display());
             Fault::transient(action, text)
         };
-        let thread = self.thread(action)?;
-        let (job, answer) = Job::new(action, access, Instant::now() + within, work);
         let answered = async {
             // Only a thread that has died drops a job or refuses one.
             let died = || Fault::transient(action, "the thread that owns the file has ended");
@@ -104,8 +146,7 @@ impl Store {
         {
             // The thread looks at the flag before every job. If it has too many to take this one,
             // the next one will do.
-            let deadline = Instant::now() + self.config.response_timeout;
-            let (job, _) = Job::new("listen", Access::Read, deadline, |_| Ok(()));
+            let (job, _) = Job::new("listen", Access::Read, self.deadline(), |_| Ok(()));
             let _ = thread.jobs.try_send(job);
         }
         receiver
@@ -126,7 +167,21 @@ impl Store {
         }
         let (jobs, inbox) = mpsc::channel(JOBS_MAX);
         let worker = Worker::new(self.config.clone(), self.boot.clone(), Arc::clone(&self.shared));
-        worker.start(inbox).map_err(|error| Fault::transient(action, error))?;
-        Ok(slot.insert(Thread { jobs, process }).clone())
+        let worker = worker.start(inbox).map_err(|error| Fault::transient(action, error))?;
+        Ok(slot.insert(Thread { worker, jobs, process }).clone())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The thread may be about to listen, so it is told first that nobody does.
+        self.shared.listens.store(false, Ordering::SeqCst);
+        drop(lock(&self.shared.bell).take());
+    }
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").field("process", &self.process).finish_non_exhaustive()
     }
 }

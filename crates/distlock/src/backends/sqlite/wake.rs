@@ -5,6 +5,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
@@ -83,7 +84,12 @@ impl Sockets {
         self.sweep();
         let (name, ended) = (client.reveal(), Arc::new(AtomicBool::new(false)));
         let socket = UnixDatagram::bind(self.address(&name))?;
-        let bell = Bell { file: self.path.join(name), ended: Arc::clone(&ended) };
+        let bell = Bell {
+            file: self.path.join(name),
+            socket: socket.try_clone()?,
+            ended: Arc::clone(&ended),
+            process: std::process::id(),
+        };
         let wake = thread::Builder::new().name("distlock-wake".to_owned());
         wake.spawn(move || pass_on(&socket, &ended, &pushes))?;
         Ok(bell)
@@ -117,22 +123,24 @@ fn is_dead(address: &Path) -> bool {
     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// A socket that is listened to. Dropping it ends that.
+/// A socket that is listened to. Dropping it ends that and takes no time.
 #[derive(Debug)]
 pub(super) struct Bell {
     file: PathBuf,
+    socket: UnixDatagram,
     ended: Arc<AtomicBool>,
+    /// A fork of this process has a copy of this value, but the socket is not its own.
+    process: u32,
 }
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::SeqCst);
-        // An empty message wakes the listener. If its queue is full it is awake.
-        if let Ok(socket) = UnixDatagram::unbound()
-            && socket.set_nonblocking(true).is_ok()
-        {
-            let _ = socket.send_to(&[], &self.file);
+        if self.process != std::process::id() {
+            return;
         }
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then sees that it has ended.
+        let _ = self.socket.shutdown(Shutdown::Both);
         let _ = fs::remove_file(&self.file);
     }
 }
@@ -180,6 +188,25 @@ fn decode(bytes: &[u8]) -> Option<Push> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dropped_bell_ends_its_listener_and_removes_its_socket() {
+        let name = format!("distlock-bell-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name).join("x".repeat(120));
+        fs::create_dir_all(&folder).unwrap();
+        let sockets = Sockets::beside(&folder.join("locks.db")).unwrap();
+        let (pushes, mut heard) = broadcast::channel(8);
+        let client = ClientId::random().unwrap();
+        let bell = sockets.listen(client, pushes).unwrap();
+        let id = ClaimId::random().unwrap();
+        sockets.tell(&[Notice { to: client, push: Push::Broken { id } }]);
+        assert_eq!(heard.blocking_recv(), Ok(Push::Broken { id }));
+        drop(bell);
+        // The listener owned the only sender.
+        assert_eq!(heard.blocking_recv(), Err(broadcast::error::RecvError::Closed));
+        assert_eq!(fs::read_dir(&sockets.path).unwrap().count(), 0);
+        fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    }
 
     #[test]
     fn a_push_arrives_as_it_was_sent() {

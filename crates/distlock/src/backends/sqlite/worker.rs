@@ -1,8 +1,8 @@
 //! The thread that owns the connection: calls go through it one after the other, in sequence.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -13,10 +13,11 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::boot::Boot;
 use super::config::Config;
-use super::database::Database;
+use super::database::{self, Database};
 use super::faults;
 use super::job::Job;
 use super::wake::{Bell, Sockets};
+use crate::sync::lock;
 
 /// How many calls share a transaction at most. Others write only between two of them.
 const GROUP_MAX: usize = 64;
@@ -28,10 +29,14 @@ pub(super) struct Shared {
     pub(super) pushes: broadcast::Sender<Push>,
     /// Somebody wants to hear pushes.
     pub(super) listens: AtomicBool,
+    /// What is listened to. It goes with the handle, since a process may end before its threads do.
+    pub(super) bell: Mutex<Option<Bell>>,
     /// Pushes do not work on this disk.
     pub(super) is_deaf: AtomicBool,
     /// The number of the file, once it is open.
-    pub(super) inode: std::sync::atomic::AtomicU64,
+    pub(super) inode: AtomicU64,
+    /// How many jobs are on their way to the thread.
+    pub(super) under_way: Arc<AtomicUsize>,
 }
 
 /// The thread's own.
@@ -42,17 +47,31 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     database: Option<Database>,
     sockets: Option<Sockets>,
-    bell: Option<Bell>,
+    /// What comes next may have to wait for the disk.
+    log: Log,
+}
+
+/// What the next commit has to expect of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    /// It is written to, and nobody waits for the disk.
+    Goes,
+    /// It has become long, so it is to be copied into the file.
+    IsLong,
+    /// It was copied. The next commit begins it anew, which waits for the disk.
+    WasCopied,
 }
 
 impl Worker {
     pub(super) fn new(config: Config, boot: Option<Boot>, shared: Arc<Shared>) -> Self {
-        Self { config, boot, shared, database: None, sockets: None, bell: None }
+        Self { config, boot, shared, database: None, sockets: None, log: Log::Goes }
     }
 
     /// Starts the thread. It ends when nobody can send it jobs any more and it has done the last.
-    pub(super) fn start(mut self, mut jobs: mpsc::Receiver<Job>) -> io::Result<()> {
+    pub(super) fn start(self, mut jobs: mpsc::Receiver<Job>) -> io::Result<Arc<Mutex<Self>>> {
         let thread = thread::Builder::new().name("distlock-sqlite".to_owned());
+        let worker = Arc::new(Mutex::new(self));
+        let own = Arc::clone(&worker);
         let started = thread.spawn(move || {
             while let Some(first) = jobs.blocking_recv() {
                 let mut group = vec![first];
@@ -61,10 +80,45 @@ impl Worker {
                 {
                     group.push(next);
                 }
-                self.serve(group);
+                let mut worker = lock(&own);
+                worker.serve(group);
+                worker.mind_the_log();
             }
         });
-        started.map(drop)
+        started.map(|_| worker)
+    }
+
+    /// Serves a job on the caller's thread if nobody has to wait for anything. Gives it back if
+    /// somebody would.
+    pub(super) fn serve_at_once(&mut self, mut job: Job) -> Result<(), Job> {
+        let database = self.database.as_ref().filter(|database| database.is_in_place());
+        let Some(database) = database.filter(|_| self.log == Log::Goes) else { return Err(job) };
+        match database.transact_at_once(&mut job) {
+            Ok(None) => return Err(job),
+            Ok(Some(notices)) => {
+                self.tell(&notices);
+                job.answer(Ok(()));
+            }
+            Err(error) => {
+                if faults::ends_connection(&error) {
+                    self.database = None;
+                }
+                let fault = faults::fault(job.action, &self.config.file, &error);
+                job.answer(Err(fault));
+            }
+        }
+        self.log = if database::log_is_long() { Log::IsLong } else { Log::Goes };
+        Ok(())
+    }
+
+    /// Copies the log into the file when it has become long. Callers have their answers by then.
+    fn mind_the_log(&mut self) {
+        self.log = if database::log_is_long() && self.log != Log::WasCopied {
+            self.database.iter().for_each(Database::shorten_log);
+            Log::WasCopied
+        } else {
+            Log::Goes
+        };
     }
 
     fn serve(&mut self, mut group: Vec<Job>) {
@@ -120,13 +174,15 @@ impl Worker {
 
     /// Listens from now on, if somebody wants to hear anything.
     fn listen(&mut self) {
-        if self.bell.is_some() || !self.shared.listens.load(Ordering::SeqCst) {
+        let shared = Arc::clone(&self.shared);
+        let mut slot = lock(&shared.bell);
+        if slot.is_some() || !shared.listens.load(Ordering::SeqCst) {
             return;
         }
-        let (client, pushes) = (self.shared.client, self.shared.pushes.clone());
+        let (client, pushes) = (shared.client, shared.pushes.clone());
         let bell = self.sockets().and_then(|sockets| sockets.listen(client, pushes));
-        self.shared.is_deaf.store(bell.is_err(), Ordering::SeqCst);
-        self.bell = bell.ok();
+        shared.is_deaf.store(bell.is_err(), Ordering::SeqCst);
+        *slot = bell.ok();
     }
 
     fn tell(&mut self, notices: &[Notice]) {
