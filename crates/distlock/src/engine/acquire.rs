@@ -165,7 +165,7 @@ impl<'a> Attempts<'a> {
         self.armed.answered(&answer);
         let answer = match answer {
             Ok(Answer::Outvoted(why)) => self.let_go().await.map(|()| Ok(*why))?,
-            other => other,
+            _ => answer,
         };
         if !matches!(answer, Err(_) | Ok(Answer::Quarantined(_))) {
             self.faulty_since = None;
@@ -277,13 +277,12 @@ impl<'a> Attempts<'a> {
     /// let go: a crowd that has split the votes would never come to an end.
     async fn let_go(&mut self) -> Result<(), Error> {
         if self.limit == Limit::Once {
-            // The clean-up does it.
-            return Ok(());
+            return Ok(()); // The clean-up does it.
         }
         if self.fixed_id && self.keeper.is_only_call(&self.ask.claim) {
             // Whatever is left is released again at the end.
-            let claim = self.ask.claim.clone();
-            let _ = release(&*self.keeper.backend, claim, How::default(), RELEASE_MAX).await;
+            let (backend, claim) = (&*self.keeper.backend, self.ask.claim.clone());
+            let _ = release(backend, claim, How::default(), RELEASE_MAX).await;
         }
         self.start_over()
     }

@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod chaos;
+mod failures;
 mod kit;
+mod members;
 mod support;

@@ -1,11 +1,16 @@
 //! Nodes to make quorums of: real servers, and memories that can forget.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use distlock::Backend;
-use distlock::backends::{Quorum, QuorumOptions, Redis};
+use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
+use distlock::clock::TokioClock;
+use distlock::{Backend, Capabilities, Clock, Cursor, Fault, Health, Key, Locks, Page, Snapshot};
+use distlock_core::{
+    Answer, Ask, Confirmed, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+};
 use distlock_testkit::servers::RedisServer;
+use futures_util::{StreamExt, stream};
 
 /// Gives nodes names by their sequence.
 pub(crate) fn named(
@@ -46,4 +51,116 @@ impl DerefMut for Servers {
     fn deref_mut(&mut self) -> &mut [RedisServer] {
         &mut self.0
     }
+}
+
+/// A memory that can be out of reach, and that can forget. All its clients share it.
+#[derive(Debug)]
+pub(crate) struct Mortal {
+    clock: Arc<dyn Clock>,
+    life: Mutex<Life>,
+}
+
+#[derive(Debug)]
+struct Life {
+    store: Arc<Memory>,
+    epoch: u64,
+    down: bool,
+}
+
+impl Mortal {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let store = Arc::new(Memory::with_clock(Arc::clone(&clock)));
+        Arc::new(Self { clock, life: Mutex::new(Life { store, epoch: 0, down: false }) })
+    }
+
+    pub(crate) fn set_down(&self, down: bool) {
+        self.life().down = down;
+    }
+
+    /// Starts again with nothing in mind.
+    pub(crate) fn forget(&self) {
+        let mut life = self.life();
+        life.store = Arc::new(Memory::with_clock(Arc::clone(&self.clock)));
+        life.epoch += 1;
+    }
+
+    fn life(&self) -> std::sync::MutexGuard<'_, Life> {
+        self.life.lock().unwrap()
+    }
+
+    fn store(&self) -> Result<Arc<Memory>, Fault> {
+        let life = self.life();
+        match life.down {
+            true => Err(Fault::transient("reach the node", "it is down")),
+            false => Ok(Arc::clone(&life.store)),
+        }
+    }
+}
+
+impl Backend for Mortal {
+    fn capabilities(&self) -> Capabilities {
+        self.life().store.capabilities()
+    }
+
+    fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
+        Box::pin(async move { self.store()?.acquire(ask).await })
+    }
+
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+    ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
+        Box::pin(stream::iter(batch.iter().enumerate()).then(move |(index, renewal)| async move {
+            let store = match self.store() {
+                Ok(store) => store,
+                Err(fault) => return (index, Err(fault)),
+            };
+            let one = [renewal.clone()];
+            let answer = store.renew(&one).next().await;
+            (index, answer.map_or_else(|| Ok(Standing::Gone), |(_, standing)| standing))
+        }))
+    }
+
+    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+        Box::pin(async move { self.store()?.release(target, how).await })
+    }
+
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        Box::pin(async move { self.store()?.confirm(renewal, replicas).await })
+    }
+
+    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
+        Box::pin(async move { self.store()?.inspect(key).await })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
+        Box::pin(async move { self.store()?.list(prefix, cursor).await })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.life().epoch
+    }
+
+    fn probe(&self) -> Pending<'_, Health> {
+        Box::pin(async move { self.store()?.probe().await })
+    }
+
+    fn pushes(&self) -> Streaming<'static, Push> {
+        Box::pin(stream::pending())
+    }
+}
+
+/// Nodes on the runtime's clock.
+pub(crate) fn mortals(count: usize) -> Vec<Arc<Mortal>> {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
+    (0..count).map(|_| Mortal::new(Arc::clone(&clock))).collect()
+}
+
+pub(crate) fn quorum_of(nodes: &[Arc<Mortal>]) -> Quorum {
+    Quorum::new(named(nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Backend>))).unwrap()
+}
+
+/// Another client of the quorum of these nodes, on the runtime's clock.
+pub(crate) fn locks_of(nodes: &[Arc<Mortal>]) -> Locks {
+    Locks::with_clock(Arc::new(quorum_of(nodes)), Arc::new(TokioClock::new()))
 }

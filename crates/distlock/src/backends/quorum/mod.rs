@@ -204,7 +204,7 @@ impl Quorum {
 impl Inner {
     /// How long to wait for the nodes when this lease is asked for.
     fn patience(&self, ttl: Duration) -> Duration {
-        self.options.node_timeout.min((ttl / 3).max(PATIENCE_MIN))
+        self.options.node_timeout.min(ttl.max(PATIENCE_MIN))
     }
 
     /// Refuses leases that could outlive the quarantine of a node that forgot them.

@@ -14,8 +14,8 @@ pub struct QuorumOptions {
     /// The longest lease, 60 s unless chosen otherwise: so long a node abstains that lost its
     /// memory. A longer ttl is refused.
     pub max_ttl: Duration,
-    /// How long a call waits for a node, 1 s unless chosen otherwise; never longer than a third of
-    /// the ttl that is asked for. Calls end as soon as a majority has answered.
+    /// How long a call waits for a node, 1 s unless chosen otherwise. It should be well below the
+    /// ttl, and is never longer. Calls end as soon as a majority has answered.
     pub node_timeout: Duration,
 }
 

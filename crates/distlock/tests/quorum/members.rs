@@ -1,0 +1,122 @@
+//! Who belongs to a quorum, and what becomes of nodes that lost their memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::backends::{Memory, Quorum, Redis};
+use distlock::{Backend, Error, Locks};
+use distlock_testkit::servers::{RedisServer, RedisServerOptions};
+
+use crate::support::{locks_of, mortals, named, quorum_of};
+
+#[tokio::test(start_paused = true)]
+async fn f54_a_node_that_forgot_does_not_vote_until_its_promises_are_over() {
+    let nodes = mortals(3);
+    let (a, b) = (locks_of(&nodes), locks_of(&nodes));
+    drop(b.mutex("warm").unwrap().lock().await.unwrap());
+    drop(a.mutex("warm too").unwrap().lock().await.unwrap());
+    nodes[2].set_down(true);
+    let guard = a.mutex("k").unwrap().lock().await.unwrap();
+    let fence = guard.fence();
+    let lease = guard.into_lease();
+    nodes[1].forget();
+    nodes[2].set_down(false);
+    for _ in 0..5 {
+        let refused = b.mutex("k").unwrap().try_lock().await.unwrap_err();
+        assert!(refused.is_transient(), "{refused} while {lease:?}");
+        let fresh = locks_of(&nodes).mutex("k").unwrap().try_lock().await;
+        assert!(fresh.is_err(), "a client that comes later does not count it either");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let next = b.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
+    assert!(next.fence() > fence, "{} after {fence}", next.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_forgot_votes_again_with_larger_fences() {
+    let nodes = mortals(3);
+    let locks = locks_of(&nodes);
+    let fence = locks.mutex("k").unwrap().lock().await.unwrap().fence();
+    nodes[0].forget();
+    drop(locks.mutex("k").unwrap().lock().await.unwrap());
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    // It is needed now, and knows nothing of the fences before.
+    nodes[1].set_down(true);
+    let after = locks.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
+    assert!(after.fence() > fence, "{} after {fence}", after.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_start_together_found_one_quorum() {
+    let nodes = mortals(5);
+    let clients: Vec<_> = (0..8).map(|_| locks_of(&nodes)).collect();
+    let take = |locks: Locks| async move {
+        locks.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.map(drop)
+    };
+    for taken in futures_util::future::join_all(clients.into_iter().map(take)).await {
+        taken.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn f55_a_store_listed_twice_is_refused() {
+    let store = Memory::new();
+    let twins = [store.client(), store.client(), Memory::new()];
+    let twins = twins.into_iter().map(|node| Arc::new(node) as Arc<dyn Backend>);
+    let locks = Locks::new(Arc::new(Quorum::new(named(twins)).unwrap()));
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(refused.to_string().contains("the same store"), "{refused}");
+    assert!(!refused.is_transient());
+}
+
+#[tokio::test]
+async fn f55_a_replica_beside_its_primary_is_refused() {
+    let (primary, other) = (RedisServer::start(), RedisServer::start());
+    let of = ["--replicaof", "127.0.0.1", &primary.port().to_string()].map(str::to_owned);
+    let replica = RedisServer::start_with(RedisServerOptions { args: of.into() });
+    let node = |server: &RedisServer| Arc::new(Redis::open(&server.url()).unwrap()) as _;
+    let nodes = [&primary, &other, &replica].into_iter().map(node);
+    let locks = Locks::new(Arc::new(Quorum::new(named(nodes)).unwrap()));
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(refused.to_string().contains("is a replica"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f56_two_nodes_are_refused_and_an_even_number_is_warned_of() {
+    let two = mortals(2).into_iter().map(|node| node as Arc<dyn Backend>);
+    assert!(Quorum::new(named(two)).unwrap_err().to_string().contains("between 3 and 31"));
+    let nodes = mortals(4);
+    let quorum = quorum_of(&nodes);
+    assert_eq!((quorum.nodes(), quorum.majority()), (4, 3));
+    let warnings = quorum.probe().await.unwrap().warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("even number")), "{warnings:?}");
+    let locks = locks_of(&nodes);
+    drop(locks.mutex("all").unwrap().lock().await.unwrap());
+    nodes[0].set_down(true);
+    drop(locks.mutex("three").unwrap().lock().await.unwrap());
+    nodes[1].set_down(true);
+    let refused = locks.mutex("two").unwrap().try_lock().await.unwrap_err();
+    assert!(matches!(refused, Error::NoQuorum { needed: 3, .. }), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f58_two_lists_of_nodes_are_not_mixed() {
+    let nodes = mortals(5);
+    drop(locks_of(&nodes[..3]).mutex("k").unwrap().lock().await.unwrap());
+    for list in [&[0, 1, 2, 3, 4][..], &[0, 3, 4], &[0, 1, 3]] {
+        let node = |at: &usize| (format!("node-{at}"), Arc::clone(&nodes[*at]) as Arc<dyn Backend>);
+        let locks = Locks::new(Arc::new(Quorum::new(list.iter().map(node)).unwrap()));
+        let refused = locks.mutex("other").unwrap().try_lock().await.unwrap_err();
+        assert!(refused.to_string().contains("quorum of other nodes"), "{refused}");
+        assert!(!refused.is_transient());
+    }
+    drop(locks_of(&nodes[..3]).mutex("again").unwrap().lock().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_that_could_outlive_a_quarantine_is_refused() {
+    let locks = locks_of(&mortals(3)).configure(|o| o.ttl(Duration::from_secs(61))).unwrap();
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(refused.to_string().contains("longer than max_ttl"), "{refused}");
+}
