@@ -22,8 +22,9 @@ use super::vote::{Size, no_quorum};
 use super::{Inner, wall_micros};
 use crate::sync::lock;
 
-/// How far ahead of the fences that are given out the nodes are told of them, in microseconds. So
-/// many can be minted without telling them again.
+/// How far ahead of the present the nodes are told of fences, in microseconds. Until then they can
+/// be minted without telling them again. Not ahead of the last fence: where all keys share a
+/// counter, telling moves it along, and fences would run away from the clock.
 const AHEAD: u64 = 600_000_000;
 
 /// What has to be done to a node before it votes.
@@ -282,7 +283,7 @@ impl Inner {
         if fence <= self.told.by_majority() {
             return Ok(());
         }
-        let floor = fence + AHEAD;
+        let floor = fence.max(wall_micros() + AHEAD);
         let calls = (0..self.size.0).map(|index| {
             let inner = Arc::clone(self);
             let call: Call<u64> = Box::pin(async move {
