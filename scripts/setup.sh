@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: a redis-server, which the drivers' tests start
 # for themselves on free ports, and the lock libraries of other languages that the wire tests meet
-# there. Those go into target/foreign and nowhere else. Installs nothing that is there.
+# there. Those go into target/foreign and nowhere else. Chromium shows the dashboard to its tests;
+# what drives it goes into target/browser. Installs nothing that is there.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,8 +26,22 @@ if [ -x "$foreign/py/bin/python" ] && [ -d "$foreign/node/node_modules/redlock" 
     foreign_is_there=yes
 fi
 
+# The dashboard is tested in Chromium, driven by playwright-core.
+driver="$root/crates/distlock-cli/tests/dashboard/package.json"
+browser="$root/target/browser"
+browser_is_there=no
+if [ -d "$browser/node_modules/playwright-core" ] && has node \
+    && [ "$(cat "$browser/stamp" 2>/dev/null)" = "$(cksum <"$driver")" ]; then
+    browser_is_there=yes
+fi
+
 packages=""
-has redis-server || packages="redis-server"
+has chromium || packages="chromium"
+has redis-server || packages="$packages redis-server"
+if [ "$browser_is_there" = no ]; then
+    has node || packages="$packages nodejs"
+    has npm || packages="$packages npm"
+fi
 if [ "$foreign_is_there" = no ]; then
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages="$packages python3 python3-venv"
     has node || packages="$packages nodejs"
@@ -35,7 +50,7 @@ fi
 
 if [ -n "$packages" ]; then
     has apt-get || fail "Please install $packages and put them on the PATH: the tests start a \
-redis-server (7 or later) and programs in Python (3.9 or later) and Node (18 or later)."
+redis-server (7 or later), programs in Python (3.9 or later) and Node (18 or later), and Chromium."
     as_root=""
     if [ "$(id -u)" -ne 0 ]; then
         as_root="sudo"
@@ -62,3 +77,13 @@ if [ "$foreign_is_there" = no ]; then
 fi
 
 has valkey-server || echo "valkey-server is not on the PATH: the tests that meet it prove nothing"
+
+if [ "$browser_is_there" = no ]; then
+    echo "installing playwright-core, which drives the browser that the dashboard is tested in"
+    rm -rf "$browser"
+    mkdir -p "$browser"
+    cp "$driver" "$browser/"
+    (cd "$browser" && npm install --silent --no-audit --no-fund --ignore-scripts) \
+        || fail "Could not install from npm: see above."
+    cksum <"$driver" >"$browser/stamp"
+fi

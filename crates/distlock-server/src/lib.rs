@@ -23,6 +23,7 @@
 mod auth;
 mod body;
 mod config;
+mod dashboard;
 mod delivery;
 mod door;
 mod error;

@@ -1,0 +1,163 @@
+// What the dashboard promises, seen in a real browser over a real service.
+
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+
+import { ADMIN, freePort, launch, PATIENCE_MS, READER, World } from "./support.mjs";
+
+let browser;
+let world;
+before(async () => { browser = await launch(); });
+after(() => browser.close());
+beforeEach(() => { world = new World(browser); });
+afterEach(() => world.end());
+
+const limit = { timeout: 3 * PATIENCE_MS };
+const row = (page, key) => page.locator(`#rows tr[data-key=${JSON.stringify(key)}]`);
+const cell = (page, key, column) => row(page, key).locator(`[data-column="${column}"]`);
+/** Waits for an element with a text. */
+const shows = (locator, text) => locator.filter({ hasText: text }).waitFor();
+const gone = (locator) => locator.waitFor({ state: "detached" });
+
+test("a lock appears and moves, its waiter queues and is let in, and all goes", limit, async () => {
+  const page = await world.open(await world.serve());
+  await shows(page.locator("#empty"), "distlock run demo -- sleep 30");
+
+  const alice = world.run("demo", "alice", "--reason", "release 1.9");
+  await shows(cell(page, "demo", "holder"), "alice");
+  await shows(cell(page, "demo", "holder"), "release 1.9");
+  const bar = () => row(page, "demo").locator(".fill").evaluate((fill) => fill.style.transform);
+  const before = await bar();
+  await page.waitForFunction((was) =>
+    document.querySelector('#rows [data-key="demo"] .fill').style.transform !== was, before);
+  const fence = await cell(page, "demo", "fence").textContent();
+
+  const bob = world.run("demo", "bob");
+  await shows(cell(page, "demo", "queue"), "1");
+  await row(page, "demo").click();
+  await shows(page.locator("#detail"), "bob");
+  await shows(page.locator("#detail .timeline"), "alice");
+  await page.keyboard.press("Escape");
+
+  alice.kill("SIGTERM");
+  await shows(cell(page, "demo", "holder"), "bob");
+  await shows(cell(page, "demo", "queue"), "–");
+  assert.notEqual(await cell(page, "demo", "fence").textContent(), fence);
+
+  bob.kill("SIGTERM");
+  await gone(row(page, "demo"));
+  await shows(page.locator("#empty"), "No locks yet");
+  assert.deepEqual(world.complaints, []);
+});
+
+test("a break asks for the key and a reason, and then works", limit, async () => {
+  const page = await world.open(await world.serve(), { width: 360, height: 740 });
+  world.run("deploy/prod", "stuck");
+  await row(page, "deploy/prod").click();
+  await page.getByRole("button", { name: "Break…" }).click();
+  const go = page.locator("#break-go");
+  assert.equal(await go.isDisabled(), true);
+  await page.locator("#break-reason").fill("stuck since noon");
+  await page.locator("#break-key").fill("deploy/pro");
+  assert.equal(await go.isDisabled(), true, "the key is not typed in full");
+  await page.locator("#break-key").fill("deploy/prod");
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
+  await go.click();
+  await shows(page.locator("#toast"), "Broken: deploy/prod");
+  await shows(page.locator("#detail .standing"), "free");
+  await gone(row(page, "deploy/prod"));
+  assert.deepEqual(world.complaints, []);
+});
+
+test("text of others stays text, wherever it is shown", limit, async () => {
+  const owner = "<img src=x onerror=window.pwned=1>";
+  const reason = "<script>window.pwned=1</script>";
+  const key = "<b>k</b>'&\"";
+  const page = await world.open(await world.serve());
+  world.run(key, owner, "--reason", reason);
+  const hostile = page.locator("#rows tr");
+  await shows(hostile.locator('[data-column="holder"]'), owner);
+  assert.equal(await hostile.locator(".reason").textContent(), reason);
+  assert.equal(await hostile.locator("button.key").textContent(), key);
+  world.run(key, `${owner}2`);
+  await shows(hostile.locator('[data-column="queue"]'), "1");
+  await hostile.click();
+  await shows(page.locator("#detail .holder strong"), owner);
+  await page.getByRole("button", { name: "Break…" }).click();
+  await shows(page.locator("#break strong"), owner);
+  await page.getByRole("button", { name: "Keep it" }).click();
+  await page.locator("#detail").getByRole("button", { name: "Close" }).click();
+  await page.keyboard.press("w");
+  await shows(page.locator("#waits .name").first(), owner);
+  assert.equal(await page.evaluate(() => window.pwned), undefined);
+  assert.equal(await page.locator("main img, #detail img, #break img, main b").count(), 0);
+  assert.deepEqual(world.complaints, []);
+});
+
+test("who may only look is offered no break", limit, async () => {
+  const file = join(world.folder, "tokens");
+  writeFileSync(file, `${ADMIN} admin\n${READER} read\n`);
+  const page = await world.open(await world.serve("--token-file", file));
+  world.run("demo", "alice");
+  const enter = async (token) => {
+    await page.locator("#token-value").fill(token);
+    await page.locator("#token-value").press("Enter");
+  };
+  await enter("wrong-0123456789abcdef");
+  await shows(page.locator("#token-why"), "not known");
+  await enter(READER);
+  await row(page, "demo").click();
+  await shows(page.locator("#detail .holder"), "alice");
+  assert.equal(await page.getByText("Break…").count(), 0);
+  await page.keyboard.press("Escape");
+  await page.locator("#token-open").click();
+  await enter(ADMIN);
+  await shows(page.locator("#token-open"), "Admin");
+  await row(page, "demo").click();
+  await page.getByRole("button", { name: "Break…" }).waitFor();
+  assert.deepEqual(world.complaints, []);
+});
+
+test("the last rows stay, grey, while the store is down, and live on when it is back", limit,
+  async () => {
+    const port = await freePort();
+    const redis = () => world.spawn("redis-server", ["--port", String(port), "--bind", "127.0.0.1",
+      "--save", "", "--dir", world.folder]);
+    const server = redis();
+    world.store = `redis://127.0.0.1:${port}/`;
+    const page = await world.open(await world.serve());
+    world.run("demo", "alice", "--if-down", "fail");
+    await shows(cell(page, "demo", "holder"), "alice");
+    server.kill("SIGKILL");
+    await shows(page.locator("#banner"), "The store does not answer. Since");
+    await shows(cell(page, "demo", "holder"), "alice");
+    redis();
+    await page.locator("#banner").waitFor({ state: "hidden" });
+  });
+
+test("of many locks only those on the screen are made, and the keyboard reaches the last", limit,
+  async () => {
+    const url = await world.serve();
+    const page = await world.open(url);
+    const take = async (n) => {
+      const answer = await fetch(`${url}/api/v1/locks/many%2F${n}/leases`, {
+        method: "POST", headers: { "content-type": "application/json" },
+        body: JSON.stringify({ owner: `owner-${n}`, ttlMs: 600_000 }),
+      });
+      assert.equal(answer.status, 201);
+    };
+    const numbers = Array.from({ length: 300 }, (_, n) => String(n).padStart(3, "0"));
+    while (numbers.length) await Promise.all(numbers.splice(0, 20).map(take));
+    await shows(page.locator("#count"), "300 locks");
+    const made = await page.locator("#rows tr").count();
+    assert.ok(made > 0 && made < 60, `${made} rows are made`);
+    await page.locator("#rows button.key").first().press("End");
+    await row(page, "many/299").waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("owner-123");
+    await shows(page.locator("#count"), "1 of 300");
+    await shows(cell(page, "many/123", "holder"), "owner-123");
+    assert.deepEqual(world.complaints, []);
+  });
