@@ -293,10 +293,13 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.free {
+            {
+                let mut gate = lock(&self.inner.together.gate);
+                gate.flights -= 1;
+                gate.boarding = false;
+            }
+            // Only then: whoever comes from now on does not rely on this one any more.
             self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
-            let mut gate = lock(&self.inner.together.gate);
-            gate.flights -= 1;
-            gate.boarding = false;
         }
     }
 }
