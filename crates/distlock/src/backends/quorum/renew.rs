@@ -171,6 +171,8 @@ impl<'a> Renewing<'a> {
             }
             (Stands::Open, Stands::Held) => {
                 *stands = Stands::Held;
+                let until = Instant::now() + renewal.span + super::BURY;
+                inner.claims.change(&renewal.claim.id, |known| known.until = until);
                 let lost = standings.gone.clone();
                 let fence = standings.held.largest();
                 if standings.held.agree(inner.size) && inner.has_told(fence) {
