@@ -185,7 +185,9 @@ impl Inner {
         let ended = async move { matches!(timeout(LATE_MAX, call).await, Ok(Ok(_))) };
         let ended: std::pin::Pin<Box<dyn Future<Output = bool> + Send>> = Box::pin(ended);
         let call = ended.shared();
-        self.sweeper.take(&Arc::downgrade(self), LateCall { call: call.clone(), claim, node });
+        let quorum = Arc::downgrade(self);
+        let late = LateCall { call: call.clone(), claim, node, quorum, answered: false };
+        self.sweeper.take(late);
         call
     }
 }

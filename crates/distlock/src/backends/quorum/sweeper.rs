@@ -31,6 +31,18 @@ pub(super) struct LateCall {
     pub(super) call: Late,
     pub(super) claim: Option<ClaimId>,
     pub(super) node: usize,
+    pub(super) quorum: Weak<Inner>,
+    pub(super) answered: bool,
+}
+
+impl Drop for LateCall {
+    /// Answered or not, nobody waits for it from now on. If its runtime has ended, nobody may: its
+    /// timers have ended with that.
+    fn drop(&mut self) {
+        if let (Some(quorum), Some(claim)) = (self.quorum.upgrade(), self.claim) {
+            quorum.claims.ended(&claim, self.node, &self.call, self.answered);
+        }
+    }
 }
 
 /// The way to the task.
@@ -39,7 +51,7 @@ pub(super) struct Sweeper(Mutex<Option<mpsc::Sender<LateCall>>>);
 
 impl Sweeper {
     /// Sees a call through. Outside a runtime it is dropped, as if its node had not answered.
-    pub(super) fn take(&self, quorum: &Weak<Inner>, late: LateCall) {
+    pub(super) fn take(&self, late: LateCall) {
         let mut sender = lock(&self.0);
         let late = match sender.as_ref() {
             Some(sender) => match sender.try_send(late) {
@@ -52,17 +64,17 @@ impl Sweeper {
         let (to_task, from_us) = mpsc::channel(CALLS_MAX);
         let _ = to_task.try_send(late);
         *sender = Some(to_task);
-        runtime.spawn(run(quorum.clone(), from_us));
+        runtime.spawn(run(from_us));
     }
 }
 
-async fn run(quorum: Weak<Inner>, mut arriving: mpsc::Receiver<LateCall>) {
+async fn run(mut arriving: mpsc::Receiver<LateCall>) {
     let mut calls = FuturesUnordered::new();
     let mut open = true;
     while open || !calls.is_empty() {
         tokio::select! {
             late = arriving.recv(), if open && calls.len() < CALLS_MAX => match late {
-                Some(late) => calls.push(see_through(quorum.clone(), late)),
+                Some(late) => calls.push(see_through(late)),
                 None => open = false,
             },
             Some(()) = calls.next(), if !calls.is_empty() => {}
@@ -70,9 +82,6 @@ async fn run(quorum: Weak<Inner>, mut arriving: mpsc::Receiver<LateCall>) {
     }
 }
 
-async fn see_through(quorum: Weak<Inner>, late: LateCall) {
-    let answered = late.call.clone().await;
-    if let (Some(quorum), Some(claim)) = (quorum.upgrade(), late.claim) {
-        quorum.claims.ended(&claim, late.node, &late.call, answered);
-    }
+async fn see_through(mut late: LateCall) {
+    late.answered = late.call.clone().await;
 }
