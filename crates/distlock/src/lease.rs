@@ -336,7 +336,8 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue and gives the id up for good.
+    /// Dropping the future leaves the queue and gives the id up for good, at once or, if `max_wait`
+    /// was over already, when the place ends.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use distlock::Locks;
+use distlock::{Locks, Turn};
 use tokio::time::sleep;
 
 use crate::prop::{ID, Prop, guard, lease, nothing, reentrant, waiter, writer};
@@ -126,6 +126,16 @@ calls! {
         |l, p| p.got(l.lease(KEY).unwrap().acquire_as(ID).await);
     "Leases::try_acquire_as": Mutex, nothing,
         |l, p| p.got(l.lease(KEY).unwrap().try_acquire_as(ID).await);
+    "Leases::acquire_or_queue": Mutex, nothing, |l, p| {
+        let leases = l.lease(KEY).unwrap().configure(|o| o.max_wait(WAIT)).unwrap();
+        match leases.acquire_or_queue(ID).await {
+            Ok(Turn::Granted(lease)) => p.got(Ok(lease)),
+            // The place is the caller's now.
+            Ok(_) => drop(leases.release(&leases.lease_of(ID)).await),
+            Err(_) => {}
+        }
+    };
+    "Leases::find": None, lease, |l, p| l.lease(KEY).unwrap().find(p.lease().id()).await;
     "Leases::extend": None, lease,
         |l, p| l.lease(KEY).unwrap().extend(&mut p.lease()).await;
     "Leases::acquire_or_extend": Mutex, nothing,
@@ -153,6 +163,9 @@ calls! {
         let held = p.take_guard();
         l.break_hold(KEY, held.fence()).await
     };
+    "Locks::history": Mutex, nothing, |l, p| l.history(KEY, 9).await;
+    "Locks::journal_page": Mutex, nothing, |l, p| l.journal_page(None, 9).await;
+    "Locks::flush_journal": Mutex, nothing, |l, p| l.flush_journal().await;
     "Locks::probe": Mutex, nothing, |l, p| l.probe().await;
     "Locks::close": None, guard, |l, p| l.close().await;
     "Locks::close": None, waiter, |l, p| l.close().await;
