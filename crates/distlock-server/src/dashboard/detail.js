@@ -158,7 +158,8 @@ function queue(lock, past) {
 
 function estimate(ms) {
   if (ms === undefined) return "–";
-  return ms > 0 ? `about ${span(ms)}` : "any moment";
+  // The holder takes longer than holders usually do.
+  return ms > 0 ? `about ${span(ms)}` : "overdue";
 }
 
 function history(past) {

@@ -7,6 +7,8 @@ import { clock, fence, span } from "./format.js";
 const LANES_MAX = 12;
 const VISITS_MAX = 24;
 const WINDOW_MIN_MS = 10_000;
+/** A wait that is shorter than this was none. */
+const WAIT_MIN_MS = 50;
 
 const ENDS = {
   released: "released", lost: "lost", broken: "broken", "gave-up": "gave up",
@@ -59,7 +61,7 @@ function barsOf(visit, at, nowMs) {
   const granted = visit.grantedAtMs;
   const end = visit.endedAtMs ?? nowMs;
   const bars = [];
-  if (granted === undefined || granted > visit.beganAtMs) {
+  if (granted === undefined || granted - visit.beganAtMs > WAIT_MIN_MS) {
     const text = `${visit.owner} waited ${span((granted ?? end) - visit.beganAtMs)}`;
     bars.push(bar("waiting", at(visit.beganAtMs), at(granted ?? end), text));
   }

@@ -71,7 +71,9 @@ export function draw(into, board, open) {
   if (contended.length > KEYS_MAX) {
     parts.push(el("p.soft", {}, `and ${count(contended.length - KEYS_MAX)} more keys`));
   }
+  const focused = [...into.querySelectorAll("button")].indexOf(document.activeElement);
   into.replaceChildren(...parts);
+  into.querySelectorAll("button")[focused]?.focus({ preventScroll: true });
 }
 
 function deadlock(circle, open) {
@@ -80,7 +82,7 @@ function deadlock(circle, open) {
     : el("span.name.chip", {}, name)));
   const words = steps.flatMap((step, at) =>
     [step, el("span.verb", {}, at % 2 ? "held by" : "waits for")]);
-  return el("div.deadlock", { role: "alert" }, el("h2", {}, "These wait for each other"),
+  return el("div.deadlock", {}, el("h2", {}, "These wait for each other"),
     el("p", {}, ...words, el("span.name.chip", {}, circle[0])));
 }
 
