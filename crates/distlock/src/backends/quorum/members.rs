@@ -212,7 +212,8 @@ impl Inner {
         if let Some(old) = old {
             old.erase(store).await?;
         }
-        new.write(store, new.seed + 1).await
+        // Where all keys share a counter, fences were told ahead of the clock before all was lost.
+        new.write(store, (new.seed + 1).max(wall_micros() + AHEAD)).await
     }
 
     /// How long a node that has forgotten abstains: longer than any lease it can have granted.
