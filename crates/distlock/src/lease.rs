@@ -1,5 +1,6 @@
 //! A hold as plain data, for those who keep it themselves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
@@ -8,7 +9,7 @@ use distlock_core::{
 };
 
 use crate::engine::{Limit, release, renew};
-use crate::keeper::RELEASE_MAX;
+use crate::keeper::{Keeper, RELEASE_MAX};
 use crate::lock::{Lock, Shape};
 use crate::observe::{About, word};
 use crate::options::Options;
@@ -336,8 +337,7 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue and gives the id up for good, at once or, if `max_wait`
-    /// was over already, when the place ends.
+    /// Dropping the future leaves the queue and gives the id up for good.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -373,17 +373,23 @@ impl Leases {
         let place = settings.wait.place;
         let mut lease = self.lease_of(id);
         let renewal = Renewal::hold(lease.claim(), place);
-        match renew(&*keeper.backend, renewal, RELEASE_MAX).await.map_err(Error::from_fault)? {
-            Standing::Waiting(waiting) => {
+        // Whoever does not hear where the id stands cannot come back to it.
+        let (claim, span) = (lease.claim(), settings.lease());
+        let mut unheard = Unheard { keeper, claim, lease: span, heard: false };
+        let turn = match renew(&*keeper.backend, renewal, RELEASE_MAX).await {
+            Ok(Standing::Waiting(waiting)) => {
                 let Waiting { ticket, ahead, retry_after } = waiting;
-                Ok(Turn::Waiting { ticket, ahead, retry_after, place })
+                Turn::Waiting { ticket, ahead, retry_after, place }
             }
-            Standing::Held { .. } => {
+            Ok(Standing::Held { .. }) => {
                 self.extend(&mut lease).await?;
-                Ok(Turn::Granted(lease))
+                Turn::Granted(lease)
             }
-            _ => Err(timeout),
-        }
+            Ok(_) => return Err(timeout),
+            Err(fault) => return Err(Error::from_fault(fault)),
+        };
+        unheard.heard = true;
+        Ok(turn)
     }
 
     /// A lease from the id alone, for those who kept nothing else of it. It counts as ended until
@@ -554,5 +560,24 @@ impl Leases {
             return Err(Error::NotHeld { key: self.lock.key.clone() });
         }
         Ok(lease.claim())
+    }
+}
+
+/// A place that was kept for somebody who has not been told of it yet. It is given up unless they
+/// are.
+struct Unheard<'a> {
+    keeper: &'a Arc<Keeper>,
+    claim: Claim,
+    lease: Duration,
+    heard: bool,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if self.heard {
+            return;
+        }
+        let now = self.keeper.clock.now();
+        self.keeper.leave(self.claim.clone(), self.lease, now, false);
     }
 }

@@ -131,7 +131,10 @@ calls! {
         match leases.acquire_or_queue(ID).await {
             Ok(Turn::Granted(lease)) => p.got(Ok(lease)),
             // The place is the caller's now.
-            Ok(_) => drop(leases.release(&leases.lease_of(ID)).await),
+            Ok(_) => {
+                p.got(Ok(leases.lease_of(ID)));
+                p.may_be_gone();
+            }
             Err(_) => {}
         }
     };
