@@ -1,8 +1,9 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: a redis-server, which the drivers' tests start
 # for themselves on free ports, and the lock libraries of other languages that the wire tests meet
-# there. Those go into target/foreign and nowhere else. Chromium shows the dashboard to its tests;
-# what drives it goes into target/browser. Installs nothing that is there.
+# there. Those go into target/foreign and nowhere else. Schemathesis, which asks the HTTP service
+# whatever its description allows, goes into target/schemathesis. Chromium shows the dashboard to its
+# tests; what drives it goes into target/browser. Installs nothing that is there.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,6 +27,14 @@ if [ -x "$foreign/py/bin/python" ] && [ -d "$foreign/node/node_modules/redlock" 
     foreign_is_there=yes
 fi
 
+asked="$root/crates/distlock-server/tests/http/requirements.txt"
+schemathesis="$root/target/schemathesis"
+schemathesis_is_there=no
+if [ -x "$schemathesis/bin/schemathesis" ] \
+    && [ "$(cat "$schemathesis/stamp" 2>/dev/null)" = "$(cksum <"$asked")" ]; then
+    schemathesis_is_there=yes
+fi
+
 # The dashboard is tested in Chromium, driven by playwright-core.
 driver="$root/crates/distlock-cli/tests/dashboard/package.json"
 browser="$root/target/browser"
@@ -36,14 +45,13 @@ if [ -d "$browser/node_modules/playwright-core" ] && has node \
 fi
 
 packages=""
-has chromium || packages="chromium"
+has curl || packages="curl"
+has chromium || packages="$packages chromium"
 has redis-server || packages="$packages redis-server"
-if [ "$browser_is_there" = no ]; then
-    has node || packages="$packages nodejs"
-    has npm || packages="$packages npm"
-fi
-if [ "$foreign_is_there" = no ]; then
+if [ "$foreign_is_there" = no ] || [ "$schemathesis_is_there" = no ]; then
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages="$packages python3 python3-venv"
+fi
+if [ "$foreign_is_there" = no ] || [ "$browser_is_there" = no ]; then
     has node || packages="$packages nodejs"
     has npm || packages="$packages npm"
 fi
@@ -74,6 +82,15 @@ if [ "$foreign_is_there" = no ]; then
     (cd "$foreign/node" && npm install --silent --no-audit --no-fund --ignore-scripts) \
         || fail "Could not install from npm: see above."
     echo "$hash" >"$foreign/stamp"
+fi
+
+if [ "$schemathesis_is_there" = no ]; then
+    echo "installing Schemathesis, which compares the HTTP service with its description"
+    rm -rf "$schemathesis"
+    python3 -m venv "$schemathesis" || fail "Could not make a venv: is python3-venv installed?"
+    "$schemathesis/bin/python" -m pip install -q --disable-pip-version-check -r "$asked" \
+        || fail "Could not install from PyPI: see above."
+    cksum <"$asked" >"$schemathesis/stamp"
 fi
 
 has valkey-server || echo "valkey-server is not on the PATH: the tests that meet it prove nothing"

@@ -55,6 +55,10 @@ pub(crate) async fn collect(request: Request, max: usize) -> Result<Bytes, Probl
 
 /// Reads JSON. What is wrong with it is told by place and kind, without repeating values.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // A list of values would pass for an object with its members in their order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::bad_request("the body is not a JSON object"));
+    }
     serde_json::from_reader(bytes.reader()).map_err(|error| {
         let text = error.to_string();
         let secret = text.contains("invalid value") || text.contains("invalid type");

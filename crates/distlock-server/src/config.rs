@@ -2,8 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use distlock::Retention;
 
 use crate::Tokens;
+use crate::limits::WAIT_MAX;
 
 /// The choices behind a service. Every one but the address has a default.
 #[derive(Clone, Debug)]
@@ -18,13 +22,20 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// How many requests of one token may wait at the same time. Default 4,096.
     pub waiters_max: usize,
+    /// How long a request may wait at most. Default and longest 55 s.
+    pub wait_max: Duration,
     /// How many leases of one token may be alive, as far as this replica has granted them.
     /// Default 10,000.
     pub leases_max: usize,
     /// How many connections are served at the same time. Default 10,000.
     pub connections_max: usize,
+    /// How much of the past is kept, where the backend can keep it. None leaves it to the options
+    /// of the locks.
+    pub journal: Option<Retention>,
     /// The backend is a quorum of independent servers, so that `redlock` means something.
     pub quorum: bool,
+    /// The lock stores that clients of Dapr may name. Default `lockstore`.
+    pub dapr_stores: Vec<String>,
     /// Where Terraform states are kept. Without it the mount has locks only.
     pub terraform_state: Option<PathBuf>,
 }
@@ -37,9 +48,12 @@ impl Config {
             tokens: Tokens::default(),
             hosts: Vec::new(),
             waiters_max: 4_096,
+            wait_max: WAIT_MAX,
             leases_max: 10_000,
             connections_max: 10_000,
+            journal: Some(Retention::default()),
             quorum: false,
+            dapr_stores: vec!["lockstore".to_owned()],
             terraform_state: None,
         }
     }

@@ -12,7 +12,7 @@ use distlock::{ClaimId, End, Error, Key, Leases, Turn};
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath};
 use crate::delivery::{Transit, Undo};
-use crate::limits::{TTL, WAIT_MAX, span};
+use crate::limits::{Leased, TTL, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
 use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, RenewRequest, millis};
@@ -31,7 +31,6 @@ struct Wish {
     leases: Leases,
     owner: String,
     mode: Mode,
-    ttl: Duration,
     wait: Duration,
     id: Option<ClaimId>,
     keep_place: bool,
@@ -78,7 +77,7 @@ pub(crate) async fn create(
     app.metrics.acquired(&outcome.as_ref().map(|_| wish.begun.elapsed()));
     match outcome? {
         Taken::Lease { lease, again } => {
-            app.limits.leased(&caller, lease.id(), wish.ttl);
+            app.limits.leased(&caller, Leased::new(lease.clone(), wish.leases.clone()));
             let status = if again { StatusCode::OK } else { StatusCode::CREATED };
             let answer = wish.answer(status, &lease);
             if !again {
@@ -104,7 +103,7 @@ impl Wish {
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
         let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
-        let wait = span("waitMs", request.wait_ms, Duration::ZERO, Duration::ZERO..=WAIT_MAX)?;
+        let wait = span("waitMs", request.wait_ms, Duration::ZERO, app.waits())?;
         let id = request.lease_id.as_deref().map(lease_id).transpose()?;
         let keep_place = request.keep_place;
         if keep_place && id.is_none() {
@@ -139,7 +138,7 @@ impl Wish {
             }
         };
         let begun = Instant::now();
-        Ok(Self { key, leases, owner, mode, ttl, wait, id, keep_place, begun })
+        Ok(Self { key, leases, owner, mode, wait, id, keep_place, begun })
     }
 
     async fn take(&self) -> Result<Taken, Problem> {
@@ -212,7 +211,7 @@ pub(crate) async fn renew(
     app.metrics.renewed(renewed.as_ref().err());
     match renewed {
         Ok(()) => {
-            app.limits.leased(&caller, id, ttl);
+            app.limits.renewed(&caller, &lease);
             Ok(answer(StatusCode::OK, &view(&leases, &lease)))
         }
         Err(error) => {
@@ -242,13 +241,38 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
     let id = lease_id_header(&headers)?;
-    let leases = app.locks.lease(&key)?;
-    let end = leases.release(&leases.lease_of(id)).await.map_err(Problem::under_an_id)?;
-    app.limits.ended(&caller, id);
+    let (leases, lease) = match app.limits.ended(&caller, id) {
+        Some(known) if known.lease.key() == &key => (known.leases, known.lease),
+        _ => found(&app, &key, id).await?,
+    };
+    let end = leases.release(&lease).await.map_err(Problem::under_an_id)?;
     match end {
         End::Released => Ok(StatusCode::NO_CONTENT.into_response()),
         _ => Err(Problem::gone()),
     }
+}
+
+/// A lease that was granted elsewhere, or before a restart. Only the journal wants to know more of
+/// it than its id: who held it, and under which fence.
+async fn found(app: &App, key: &Key, id: ClaimId) -> Result<(Leases, distlock::Lease), Problem> {
+    let leases = app.locks.lease(key)?;
+    if !app.journal {
+        let lease = leases.lease_of(id);
+        return Ok((leases, lease));
+    }
+    let Some(lease) = leases.find(id).await.map_err(Problem::under_an_id)? else {
+        return Err(Problem::gone());
+    };
+    let seen = app.locks.inspect(key).await.ok();
+    let holder = seen.and_then(|seen| seen.holders.into_iter().find(|h| h.fence == lease.fence()));
+    let leases = match holder {
+        Some(holder) => leases.configure(|o| {
+            let o = o.owner(holder.owner.as_str());
+            if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
+        })?,
+        None => leases,
+    };
+    Ok((leases, lease))
 }
 
 fn lease_id_header(headers: &HeaderMap) -> Result<ClaimId, Problem> {

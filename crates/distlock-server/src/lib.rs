@@ -22,11 +22,13 @@
 
 mod auth;
 mod body;
+mod compat;
 mod config;
 mod dashboard;
 mod delivery;
 mod door;
 mod error;
+mod events;
 mod health;
 mod leases;
 mod limits;
@@ -36,6 +38,7 @@ mod metrics;
 mod openapi;
 mod patterns;
 mod problem;
+mod reader;
 mod router;
 mod server;
 mod state;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use distlock::ClaimId;
+use distlock::{ClaimId, Lease, Leases};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Config;
@@ -18,7 +18,8 @@ pub(crate) const BODY_MAX: usize = 64 * 1024;
 /// How long a body may take to arrive.
 pub(crate) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The longest wait of one request: shorter than the patience of most proxies.
+/// The longest wait of one request that can be configured: shorter than the patience of most
+/// proxies.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(55);
 
 /// The shortest and the longest lease that can be had over HTTP.
@@ -63,18 +64,45 @@ impl Limits {
         Err(Problem::too_many("this token has as many leases as it may have"))
     }
 
-    /// A lease was granted or renewed.
-    pub(crate) fn leased(&self, caller: &Caller, id: ClaimId, ttl: Duration) {
+    /// A lease was granted.
+    pub(crate) fn leased(&self, caller: &Caller, leased: Leased) {
         if let Some(ledger) = self.leases.get(caller.number) {
-            lock(ledger).put(id, Instant::now() + ttl);
+            lock(ledger).put(leased);
         }
     }
 
-    /// A lease was released or found to be lost.
-    pub(crate) fn ended(&self, caller: &Caller, id: ClaimId) {
+    /// A lease was renewed. One that was granted elsewhere counts there.
+    pub(crate) fn renewed(&self, caller: &Caller, lease: &Lease) {
         if let Some(ledger) = self.leases.get(caller.number) {
-            lock(ledger).remove(id);
+            let mut ledger = lock(ledger);
+            if let Some(leased) = ledger.remove(lease.id()) {
+                ledger.put(Leased { lease: lease.clone(), ..leased }.restarted());
+            }
         }
+    }
+
+    /// A lease was released or found to be lost. Tells what was known of it.
+    pub(crate) fn ended(&self, caller: &Caller, id: ClaimId) -> Option<Leased> {
+        self.leases.get(caller.number).and_then(|ledger| lock(ledger).remove(id))
+    }
+}
+
+/// A lease that was granted here, with what its release shall be noted down with.
+#[derive(Clone, Debug)]
+pub(crate) struct Leased {
+    pub(crate) lease: Lease,
+    pub(crate) leases: Leases,
+    end: Instant,
+}
+
+impl Leased {
+    pub(crate) fn new(lease: Lease, leases: Leases) -> Self {
+        Self { lease, leases, end: Instant::now() }.restarted()
+    }
+
+    fn restarted(mut self) -> Self {
+        self.end = Instant::now() + self.lease.ttl();
+        self
     }
 }
 
@@ -82,34 +110,35 @@ impl Limits {
 /// there may be, so it does not matter that other replicas have ledgers of their own.
 #[derive(Debug, Default)]
 struct Ledger {
-    ends: HashMap<ClaimId, Instant>,
+    leased: HashMap<ClaimId, Leased>,
     by_end: BTreeSet<(Instant, ClaimId)>,
 }
 
 impl Ledger {
     /// How many are alive. Looks only if there may be too many.
     fn live(&mut self, now: Instant, max: usize) -> usize {
-        if self.ends.len() >= max {
+        if self.leased.len() >= max {
             while let Some(&(end, id)) = self.by_end.first()
                 && end <= now
             {
                 self.by_end.pop_first();
-                self.ends.remove(&id);
+                self.leased.remove(&id);
             }
         }
-        self.ends.len()
+        self.leased.len()
     }
 
-    fn put(&mut self, id: ClaimId, end: Instant) {
+    fn put(&mut self, leased: Leased) {
+        let (end, id) = (leased.end, leased.lease.id());
         self.remove(id);
-        self.ends.insert(id, end);
+        self.leased.insert(id, leased);
         self.by_end.insert((end, id));
     }
 
-    fn remove(&mut self, id: ClaimId) {
-        if let Some(end) = self.ends.remove(&id) {
-            self.by_end.remove(&(end, id));
-        }
+    fn remove(&mut self, id: ClaimId) -> Option<Leased> {
+        let leased = self.leased.remove(&id)?;
+        self.by_end.remove(&(leased.end, id));
+        Some(leased)
     }
 }
 
@@ -134,16 +163,21 @@ mod tests {
 
     #[test]
     fn a_ledger_forgets_what_has_ended_and_nothing_else() {
+        let leases = distlock::Locks::memory().lease("key").unwrap();
         let (mut ledger, start) = (Ledger::default(), Instant::now());
+        let put = |ledger: &mut Ledger, n: u8, seconds: u64| {
+            let lease = leases.lease_of(ClaimId::from_bytes([n; 16]));
+            let end = start + Duration::from_secs(seconds);
+            ledger.put(Leased { end, ..Leased::new(lease, leases.clone()) });
+        };
         for n in 0..3 {
-            let end = start + Duration::from_secs(u64::from(n));
-            ledger.put(ClaimId::from_bytes([n; 16]), end);
+            put(&mut ledger, n, n.into());
         }
         assert_eq!(ledger.live(start + Duration::from_secs(1), 3), 1);
-        ledger.put(ClaimId::from_bytes([2; 16]), start + Duration::from_secs(9));
+        put(&mut ledger, 2, 9);
         assert_eq!(ledger.live(start + Duration::from_secs(5), 1), 1);
-        ledger.remove(ClaimId::from_bytes([2; 16]));
-        assert_eq!(ledger.live(start, 1), 0);
-        assert!(ledger.by_end.is_empty());
+        assert!(ledger.remove(ClaimId::from_bytes([2; 16])).is_some());
+        assert!(ledger.remove(ClaimId::from_bytes([2; 16])).is_none());
+        assert_eq!((ledger.live(start, 1), ledger.by_end.len()), (0, 0));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use distlock::{Cursor, Error};
@@ -11,11 +11,15 @@ use distlock::{Cursor, Error};
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath, QueryOf};
 use crate::problem::Problem;
-use crate::state::App;
-use crate::wire::{self, BreakRequest, ListQuery, PROBLEM, ProblemBody, Refusals};
+use crate::state::{App, Peer};
+use crate::wire::{self, BreakRequest, HistoryQuery, ListQuery, PROBLEM, ProblemBody, Refusals};
 
 /// The longest cursor that is handed on.
 const CURSOR_LEN_MAX: usize = 2_048;
+
+/// How many visits a look at the past shows.
+const HISTORY_DEFAULT: usize = 50;
+const HISTORY_MAX: usize = 200;
 
 /// Lists the keys that are held or waited for, page by page.
 #[utoipa::path(get, path = "/api/v1/locks", tag = "locks", params(ListQuery),
@@ -58,6 +62,26 @@ pub(crate) async fn one(
     Ok(Json(app.watcher.view(seen)))
 }
 
+/// Shows the last visits to a key: who waited and held, and how it ended.
+#[utoipa::path(get, path = "/api/v1/locks/{key}/history", tag = "locks",
+    params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
+        HistoryQuery),
+    responses((status = 200, description = "newest first", body = wire::History), Refusals))]
+pub(crate) async fn history(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    KeyPath(key): KeyPath,
+    QueryOf(query): QueryOf<HistoryQuery>,
+) -> Result<Json<wire::History>, Problem> {
+    caller.may_look_at(key.as_str())?;
+    let limit = query.limit.unwrap_or(HISTORY_DEFAULT);
+    if !(1..=HISTORY_MAX).contains(&limit) {
+        return Err(Problem::invalid(format!("limit must be between 1 and {HISTORY_MAX}")));
+    }
+    let visits = app.locks.history(&key, limit).await?;
+    Ok(Json(wire::History { key: key.to_string(), visits }))
+}
+
 /// Takes a hold away from whoever has it, if its fence is still the one that was seen.
 #[utoipa::path(post, path = "/api/v1/locks/{key}/break", tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
@@ -70,16 +94,16 @@ pub(crate) async fn one(
 pub(crate) async fn break_hold(
     State(app): State<Arc<App>>,
     caller: Caller,
+    Extension(Peer(peer)): Extension<Peer>,
     KeyPath(key): KeyPath,
     JsonBody(request): JsonBody<BreakRequest>,
 ) -> Result<Response, Problem> {
     caller.may_break()?;
-    let reason = distlock::Label::new("reason", &request.reason)
-        .map_err(|invalid| Problem::invalid(invalid.to_string()))?;
-    match app.locks.break_hold(&key, request.fence).await {
+    let (fence, by) = (request.fence, format!("http@{}", peer.ip()));
+    let operator = app.locks.configure(|o| o.owner(&by).reason(&request.reason))?;
+    match operator.break_hold(&key, fence).await {
         Ok(()) => {
-            let token = caller.number;
-            tracing::warn!(%key, fence = request.fence, %reason, token, "an operator broke a hold");
+            tracing::warn!(%key, fence, by, reason = request.reason, "a hold was broken");
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         Err(Error::NotHeld { .. }) => {

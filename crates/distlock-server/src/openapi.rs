@@ -1,10 +1,12 @@
 //! The description of the API, made from the handlers themselves.
 
 use axum::Json;
+use axum::http::header;
+use axum::response::IntoResponse;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::{health, leases, list, metrics, patterns, summary};
+use crate::{events, health, leases, list, metrics, patterns, summary};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,7 +22,9 @@ use crate::{health, leases, list, metrics, patterns, summary};
         leases::release,
         list::list,
         list::one,
+        list::history,
         list::break_hold,
+        events::events,
         summary::summary,
         health::health,
         health::livez,
@@ -48,4 +52,17 @@ impl utoipa::Modify for Tokens {
 /// The OpenAPI document.
 pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
+}
+
+/// A page that shows it, and what the page needs.
+pub(crate) async fn reader() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("assets/docs.html"))
+}
+
+pub(crate) async fn reader_script() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("assets/docs.js"))
+}
+
+pub(crate) async fn reader_style() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("assets/docs.css"))
 }

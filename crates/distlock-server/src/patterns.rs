@@ -10,7 +10,7 @@ use distlock::{Error, Guard, Key, Locks, Order, Pacing, ReentrantGuard, Waiting,
 
 use crate::auth::Caller;
 use crate::body::{self, JsonBody};
-use crate::limits::{OPERATION_MAX, TTL, WAIT_MAX, span};
+use crate::limits::{OPERATION_MAX, TTL, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
 use crate::wire::{Done, PROBLEM, PatternRequest, ProblemBody, Refusals, millis};
@@ -183,8 +183,9 @@ impl Operation {
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
         let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
-        let wait = Duration::ZERO..=WAIT_MAX;
-        let wait = span("waitMs", request.wait_ms, pattern.wait(), wait)?;
+        let most = app.waits();
+        let default = pattern.wait().min(*most.end());
+        let wait = span("waitMs", request.wait_ms, default, most)?;
         let most = Duration::ZERO..=OPERATION_MAX;
         let duration =
             span("durationMs", request.duration_ms, DURATION_DEFAULT.min(ttl / 2), most)?;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, post, put};
 
+use crate::compat::{dapr, terraform};
 use crate::problem::Problem;
 use crate::state::App;
-use crate::{dashboard, door, health, leases, list, metrics, openapi, patterns, summary};
+use crate::{dashboard, door, events, health, leases, list, metrics, openapi, patterns, summary};
 
 /// All routes.
 pub(crate) fn router(app: &Arc<App>) -> Router {
@@ -26,9 +27,18 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/api/v1/locks/{key}", get(list::one))
         .route("/api/v1/locks/{key}/leases", post(leases::create))
         .route("/api/v1/locks/{key}/lease", put(leases::renew).delete(leases::release))
+        .route("/api/v1/locks/{key}/history", get(list::history))
         .route("/api/v1/locks/{key}/break", post(list::break_hold))
+        .route("/api/v1/events", get(events::events))
         .route("/api/v1/summary", get(summary::summary))
         .route("/api/openapi.json", get(openapi::document))
+        .route("/api/docs", get(openapi::reader))
+        .route("/api/docs.js", get(openapi::reader_script))
+        .route("/api/docs.css", get(openapi::reader_style))
+        .route("/api/compat/terraform/{name}", any(terraform::terraform))
+        .route("/v1.0-alpha1/lock/{store}", post(dapr::lock))
+        .route("/v1.0-alpha1/unlock/{store}", post(dapr::unlock))
+        .route("/v1.0/metadata", get(dapr::metadata))
         .merge(dashboard::routes())
         .fallback(async || Problem::not_found())
         .method_not_allowed_fallback(async || {

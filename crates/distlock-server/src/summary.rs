@@ -10,6 +10,7 @@ use distlock::Snapshot;
 
 use crate::auth::Caller;
 use crate::problem::Problem;
+use crate::reader::Reader;
 use crate::state::App;
 use crate::sync::lock;
 use crate::wire::{self, BackendState, Point, Refusals, Summary, millis};
@@ -32,15 +33,19 @@ const SPANS_MAX: usize = 20_000;
 pub(crate) struct Watcher {
     /// One at a time looks; the others wait for what it finds.
     last: tokio::sync::Mutex<Option<(Instant, Summary)>>,
+    reader: tokio::sync::Mutex<Reader>,
     past: Mutex<Past>,
     /// The longest that was left of each lease, by key and fence.
     spans: Mutex<HashMap<(String, u64), u64>>,
 }
 
+/// What is known of the past.
 #[derive(Debug, Default)]
 struct Past {
     points: VecDeque<Point>,
-    last: Option<(Instant, u64)>,
+    last: Option<Instant>,
+    /// Grants since the last point.
+    grants: u64,
     down_since_ms: Option<u64>,
 }
 
@@ -90,37 +95,38 @@ pub(crate) async fn summary(
 /// Looks at everything once. What cannot be had is left as it was seen last.
 async fn look(app: &App, before: Option<&Summary>) -> Summary {
     let at_ms = now_ms();
-    let counted = count(app).await;
-    let mut summary = match (counted, before) {
-        (Ok(counted), _) => Summary { at_ms, ..counted },
-        (Err(error), before) => {
+    let mut summary = match count(app).await {
+        Ok(counted) => Summary { at_ms, ..counted },
+        Err(error) => {
             tracing::warn!(%error, "could not look at the locks");
             let mut stale = before.cloned().unwrap_or_default();
             stale.backend.ok = false;
             Summary { at_ms, ..stale }
         }
     };
+    let grants = app.watcher.reader.lock().await.read(app, &mut summary).await;
     let mut past = lock(&app.watcher.past);
     past.down_since_ms = match summary.backend.ok {
         true => None,
         false => past.down_since_ms.or(Some(at_ms)),
     };
     summary.backend.down_since_ms = past.down_since_ms;
-    past.add(&summary, app.locks.stats().grants);
+    past.add(&summary, grants);
     summary.points = past.points.iter().copied().collect();
     summary
 }
 
 impl Past {
     fn add(&mut self, summary: &Summary, grants: u64) {
-        let since = self.last.map(|(at, _)| at.elapsed());
+        self.grants += grants;
+        let since = self.last.map(|at| at.elapsed());
         if !summary.backend.ok || since.is_some_and(|since| since < POINT_EVERY) {
             return;
         }
-        let more = self.last.map_or(0, |(_, before)| grants.saturating_sub(before));
+        // How many grants came before the first point nobody knows.
         let acquires_per_second =
-            since.map_or(0.0, |since| more as f64 / since.as_secs_f64().max(0.001));
-        self.last = Some((Instant::now(), grants));
+            since.map_or(0.0, |since| self.grants as f64 / since.as_secs_f64());
+        (self.last, self.grants) = (Some(Instant::now()), 0);
         let Summary { at_ms, held, waiting, .. } = *summary;
         self.points.push_back(Point { at_ms, held, waiting, acquires_per_second });
         if self.points.len() > POINTS_MAX {

@@ -5,9 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub(crate) mod dapr;
+mod past;
 mod requests;
 mod summary;
+pub(crate) mod terraform;
 
+pub(crate) use past::*;
 pub(crate) use requests::*;
 pub(crate) use summary::*;
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use distlock::Locks;
 use distlock_server::{Config, Error, Server, Tokens};
@@ -11,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Store;
 use crate::exit::{self, Failure};
-use crate::{out, signals};
+use crate::{out, signals, span};
 
 /// What `serve` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,13 +33,22 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// Where Terraform states are kept: a SQLite file. Without it there are locks only
+    /// Where Terraform states are kept: a SQLite file [default: terraform.sqlite in this user's
+    /// folder for state]
     #[arg(long, value_name = "FILE")]
     terraform_state: Option<PathBuf>,
+
+    /// A lock store that clients of Dapr name; may be given several times
+    #[arg(long = "dapr-store", value_name = "NAME", default_value = "lockstore")]
+    dapr_stores: Vec<String>,
 
     /// How many requests of one token may wait at once
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     waiters_max: usize,
+
+    /// How long a request may wait at most: shorter than the patience of what stands before it
+    #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "55s")]
+    wait_max: Duration,
 
     /// How many leases one token may have
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -70,9 +80,15 @@ async fn serve(args: Args) -> Result<(), Failure> {
         config.tokens = Tokens::read(file).map_err(refuse)?;
     }
     config.hosts = args.hosts;
-    config.terraform_state = args.terraform_state;
+    config.terraform_state = args.terraform_state.or_else(terraform_state);
+    config.dapr_stores = args.dapr_stores;
     config.waiters_max = args.waiters_max;
+    config.wait_max = args.wait_max;
     config.leases_max = args.leases_max;
+    // Whoever says something about the journal has decided.
+    if backend.contains("journal=") {
+        config.journal = None;
+    }
     config.quorum = backend.starts_with("quorum:");
     // A service that cannot reach its store says so at once, and goes on: stores come back.
     if let Err(error) = locks.probe().await {
@@ -97,6 +113,13 @@ async fn serve(args: Args) -> Result<(), Failure> {
         _ = term.recv() => Err(Failure::silent(exit::of_signal(Signal::TERM.as_raw()))),
         _ = int.recv() => Err(Failure::silent(exit::of_signal(Signal::INT.as_raw()))),
     }
+}
+
+/// Where states are kept if nobody says; none for a user without a home.
+fn terraform_state() -> Option<PathBuf> {
+    let folder = |name, below: &str| Some(PathBuf::from(std::env::var_os(name)?).join(below));
+    let state = folder("XDG_STATE_HOME", "").or_else(|| folder("HOME", ".local/state"))?;
+    Some(state.join("distlock/terraform.sqlite"))
 }
 
 fn refuse(error: Error) -> Failure {

@@ -75,6 +75,19 @@ pub(crate) struct BreakRequest {
     pub(crate) reason: String,
 }
 
+/// How a Terraform state is locked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TerraformQuery {
+    /// How long LOCK waits, such as `20s`.
+    pub(crate) wait: Option<String>,
+    /// How long the lock lasts without an UNLOCK, such as `2h`.
+    pub(crate) ttl: Option<String>,
+    /// Under which lock a state is written.
+    #[serde(rename = "ID")]
+    pub(crate) id: Option<String>,
+}
+
 /// Which keys to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]

@@ -1,0 +1,182 @@
+//! Dapr's lock API.
+//!
+//! A client of Dapr names its lock by resource and owner and keeps nothing else. Each acquisition
+//! gets a claim id of its own all the same: it is made from the owner's name and a random word that
+//! stands in the lock's reason, where whoever unlocks finds it. So an owner that locks twice is
+//! refused the second time, as with Dapr's own stores, and an unlock touches only its own hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use distlock::{ClaimId, End, Error, Holder, Key, Leases};
+
+use super::{derived, label};
+use crate::auth::Caller;
+use crate::body::{collect, parse};
+use crate::delivery::{Transit, Undo};
+use crate::limits::BODY_MAX;
+use crate::problem::Problem;
+use crate::state::App;
+use crate::wire::dapr::{Failed, Lock, Locked, Metadata, Unlock, Unlocked};
+
+/// What stands before the random word in the reason of a lock.
+const MARK: &str = "dapr ";
+
+/// The longest that a lock may last without anybody renewing it: a day.
+const EXPIRY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A refusal, in Dapr's words where it has any.
+pub(crate) enum Refused {
+    Said(StatusCode, &'static str, String),
+    Ours(Problem),
+}
+
+impl Refused {
+    fn bad(code: &'static str, message: &str) -> Self {
+        Self::Said(StatusCode::BAD_REQUEST, code, message.to_owned())
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Ours(problem)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Said(status, error_code, message) => {
+                (status, Json(Failed { error_code, message })).into_response()
+            }
+            Self::Ours(problem) => problem.into_response(),
+        }
+    }
+}
+
+/// How an unlock went, in Dapr's numbers.
+#[derive(Clone, Copy)]
+enum Status {
+    Done = 0,
+    NotThere = 1,
+    SomebodyElses = 2,
+    Failed = 3,
+}
+
+pub(crate) async fn lock(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Extension(transit): Extension<Arc<Transit>>,
+    Path(store): Path<String>,
+    request: Request,
+) -> Result<Json<Locked>, Refused> {
+    let lock: Lock = read(&app, &store, request).await?;
+    if lock.expiry_in_seconds <= 0 {
+        return Err(Refused::bad("ERR_EXPIRY_NOT_POSITIVE", "expiryInSeconds must be positive"));
+    }
+    let key = key(&store, &lock.resource_id, &lock.lock_owner)?;
+    caller.may_lock(key.as_str())?;
+    let ttl = Duration::from_secs(lock.expiry_in_seconds.unsigned_abs().into()).min(EXPIRY_MAX);
+    let nonce = ClaimId::random().map_err(|fault| failed(&Error::Backend(fault)))?.reveal();
+    let leases = app.locks.lease(&key).map_err(Problem::from)?;
+    let leases = leases
+        .configure(|o| o.ttl(ttl).owner(owner(&lock.lock_owner)).reason(format!("{MARK}{nonce}")))
+        .map_err(Problem::from)?;
+    match leases.try_acquire_as(id(&key, &lock.lock_owner, &nonce)).await {
+        Ok(lease) => {
+            transit.carry(Undo::new(leases, lease));
+            Ok(Json(Locked { success: true }))
+        }
+        Err(Error::Held { .. }) => Ok(Json(Locked { success: false })),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn failed(error: &Error) -> Refused {
+    tracing::warn!(%error, "a lock of Dapr's failed");
+    let why = "the store cannot be reached".to_owned();
+    Refused::Said(StatusCode::INTERNAL_SERVER_ERROR, "ERR_TRY_LOCK", why)
+}
+
+pub(crate) async fn unlock(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(store): Path<String>,
+    request: Request,
+) -> Result<Json<Unlocked>, Refused> {
+    let unlock: Unlock = read(&app, &store, request).await?;
+    let key = key(&store, &unlock.resource_id, &unlock.lock_owner)?;
+    caller.may_lock(key.as_str())?;
+    let status = release(&app, &key, &unlock.lock_owner).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "an unlock of Dapr's failed");
+        Status::Failed
+    });
+    Ok(Json(Unlocked { status: status as u8 }))
+}
+
+async fn release(app: &App, key: &Key, name: &str) -> Result<Status, Error> {
+    let seen = app.locks.inspect(key).await?;
+    let Some(holder) = seen.holders.first() else { return Ok(Status::NotThere) };
+    let Some(nonce) = nonce(holder, name) else { return Ok(Status::SomebodyElses) };
+    let leases: Leases = app.locks.lease(key)?.configure(|o| {
+        let o = o.owner(holder.owner.as_str());
+        if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
+    })?;
+    let Some(lease) = leases.find(id(key, name, nonce)).await? else {
+        return Ok(Status::SomebodyElses);
+    };
+    match leases.release(&lease).await? {
+        End::Released => Ok(Status::Done),
+        // It ended between the two looks.
+        _ => Ok(Status::NotThere),
+    }
+}
+
+/// The word under which this owner locked; none if it is somebody else's lock.
+fn nonce<'a>(holder: &'a Holder, name: &str) -> Option<&'a str> {
+    let reason = holder.reason.as_ref()?.as_str();
+    reason.strip_prefix(MARK).filter(|_| holder.owner.as_str() == owner(name))
+}
+
+fn id(key: &Key, name: &str, nonce: &str) -> ClaimId {
+    derived(&["dapr", key.as_str(), name, nonce])
+}
+
+/// The owner as people see it.
+fn owner(name: &str) -> String {
+    label(name)
+}
+
+/// Every store has keys of its own.
+fn key(store: &str, resource: &str, owner: &str) -> Result<Key, Refused> {
+    if resource.is_empty() {
+        return Err(Refused::bad("ERR_RESOURCE_ID_EMPTY", "resourceId must not be empty"));
+    }
+    if owner.is_empty() {
+        return Err(Refused::bad("ERR_OWNER_EMPTY", "lockOwner must not be empty"));
+    }
+    Key::new(format!("dapr/{store}/{resource}"))
+        .map_err(|invalid| Refused::bad("ERR_MALFORMED_REQUEST", &invalid.to_string()))
+}
+
+async fn read<T>(app: &App, store: &str, request: Request) -> Result<T, Refused>
+where
+    T: serde::de::DeserializeOwned,
+{
+    if !app.config.dapr_stores.iter().any(|known| known == store) {
+        let why = format!("lock store {:?} is not known", label(store));
+        return Err(Refused::Said(StatusCode::NOT_FOUND, "ERR_LOCK_STORE_NOT_FOUND", why));
+    }
+    let bytes = collect(request, BODY_MAX).await?;
+    let why = "the body is not the expected JSON";
+    parse(&bytes).map_err(|_| Refused::bad("ERR_MALFORMED_REQUEST", why))
+}
+
+/// What Dapr's clients look at before they begin.
+pub(crate) async fn metadata(State(app): State<Arc<App>>, _: Caller) -> Json<Metadata> {
+    Json(Metadata::new(&app.config.dapr_stores))
+}
