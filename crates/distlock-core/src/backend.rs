@@ -107,6 +107,9 @@ pub struct Capabilities {
     pub listing: bool,
     /// Holds can be confirmed by replicas.
     pub durability: bool,
+    /// All keys share one fence counter, so that any grant tells what was given out before,
+    /// whatever for.
+    pub one_counter: bool,
 }
 
 impl Capabilities {
@@ -124,6 +127,7 @@ impl Capabilities {
         downgrade: true,
         listing: true,
         durability: true,
+        one_counter: true,
     };
 
     /// The first thing that this ask needs and the backend lacks.

@@ -176,6 +176,7 @@ impl Backend for Memory {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::ALL;
         capabilities.durability = false;
+        capabilities.one_counter = false;
         capabilities
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod chaos;
+mod counters;
 mod failures;
 mod kit;
 mod members;

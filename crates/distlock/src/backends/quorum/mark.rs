@@ -23,6 +23,10 @@ const QUARANTINE: &str = ".distlock/quorum/quarantine";
 /// The node has forgotten what was before.
 const FORGOT: &str = ".distlock/quorum/forgot";
 
+/// Taken for a moment to see how far the counter of a node is.
+const COUNTER: &str = ".distlock/quorum/counter";
+const COUNTER_MAX: Duration = Duration::from_secs(1);
+
 /// How long founding may take. Longer and it begins anew.
 const FOUNDING_MAX: Duration = Duration::from_secs(600);
 
@@ -178,6 +182,18 @@ pub(super) async fn quarantine(
     // In this sequence: whoever sees that it forgot sees also that it abstains.
     taken(node.acquire(&abstains).await?)?;
     taken(node.acquire(&forgot).await?)
+}
+
+/// A fence larger than any that a node has given out, where all keys share a counter.
+pub(super) async fn counter(node: &dyn Backend) -> Result<u64, Fault> {
+    let claim = Claim::new(key(COUNTER)?, ClaimId::random()?);
+    let ask = ask(claim, "the counter is read", COUNTER_MAX, None)?;
+    let answer = node.acquire(&ask).await?;
+    node.release(&Target::Claim(ask.claim.clone()), How::default()).await?;
+    match answer {
+        Answer::Granted { fence } => Ok(fence),
+        other => Err(Fault::transient("read the counter", format!("it answered {other:?}"))),
+    }
 }
 
 fn taken(answer: Answer) -> Result<(), Fault> {

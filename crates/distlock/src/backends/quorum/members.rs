@@ -22,9 +22,8 @@ use super::vote::{Size, no_quorum};
 use super::{Inner, wall_micros};
 use crate::sync::lock;
 
-/// How far ahead of the present the nodes are told of fences, in microseconds. Until then they can
-/// be minted without telling them again. Not ahead of the last fence: where all keys share a
-/// counter, telling moves it along, and fences would run away from the clock.
+/// How far ahead of the clock the nodes are told of fences, in microseconds, so that they need not be
+/// told of each. Only where every key has a counter of its own: one that all keys share knows.
 const AHEAD: u64 = 600_000_000;
 
 /// What has to be done to a node before it votes.
@@ -170,7 +169,8 @@ impl Inner {
             // After the quarantine and not before: until then somebody may be given a fence that
             // rests on a vote from before.
             (Act::Reseed, _) => {
-                let seed = self.known_fences(index, looks).max(old.map_or(0, |old| old.seed));
+                let known = self.known_fences(index, looks).await;
+                let seed = known.max(old.map_or(0, |old| old.seed));
                 let mark = self.charter.mark(&look.health, seed);
                 self.replace(store, old, &mark).await?;
                 (mark, seed + 1)
@@ -212,8 +212,7 @@ impl Inner {
         if let Some(old) = old {
             old.erase(store).await?;
         }
-        // Where all keys share a counter, fences were told ahead of the clock before all was lost.
-        new.write(store, (new.seed + 1).max(wall_micros() + AHEAD)).await
+        new.write(store, new.seed + 1).await
     }
 
     /// How long a node that has forgotten abstains: longer than any lease it can have granted.
@@ -223,14 +222,22 @@ impl Inner {
     }
 
     /// No fence that the quorum ever gave out is larger: the largest that the other nodes know of.
-    fn known_fences(&self, except: usize, looks: &[Result<Look, Fault>]) -> u64 {
+    async fn known_fences(&self, except: usize, looks: &[Result<Look, Fault>]) -> u64 {
         let others = looks.iter().enumerate().filter(|(index, _)| *index != except);
         let remembers = |look: &Look| match &look.mark {
             Some((mark, fence)) if mark.is_of(&look.health) => Some(*fence),
             _ => None,
         };
-        let fences: Vec<_> =
-            others.filter_map(|(_, look)| remembers(look.as_ref().ok()?)).collect();
+        let asking = others.filter_map(|(index, look)| {
+            let told = remembers(look.as_ref().ok()?)?;
+            Some(async move {
+                if !self.capabilities.one_counter {
+                    return Ok(told);
+                }
+                self.in_time(mark::counter(&*self.nodes[index].backend)).await
+            })
+        });
+        let fences: Vec<_> = join_all(asking).await.into_iter().filter_map(Result::ok).collect();
         let largest = fences.iter().copied().max().unwrap_or(0);
         if fences.len() >= self.size.blocking() {
             return largest;
@@ -279,9 +286,10 @@ impl Inner {
     }
 
     /// Sees to it that a majority knows that fences of this size are given out, before one is.
-    /// Costs nothing for most: the nodes are told ahead of time.
+    /// Costs nothing for most: the nodes are told ahead of time, or know by a counter that all of
+    /// their keys share.
     pub(super) async fn tell_of(self: &Arc<Self>, fence: u64) -> Result<(), Fault> {
-        if fence <= self.told.by_majority() {
+        if self.has_told(fence) {
             return Ok(());
         }
         let floor = fence.max(wall_micros() + AHEAD);

@@ -218,7 +218,7 @@ impl Inner {
 
     /// True if a fence of this size can be given out without telling the nodes first.
     fn has_told(&self, fence: u64) -> bool {
-        fence <= self.told.by_majority()
+        self.capabilities.one_counter || fence <= self.told.by_majority()
     }
 }
 
@@ -244,6 +244,7 @@ fn capabilities(stores: &[Arc<dyn Backend>]) -> Capabilities {
     offered.downgrade = all(|c| c.downgrade);
     offered.listing = false;
     offered.durability = false;
+    offered.one_counter = all(|c| c.one_counter);
     offered
 }
 

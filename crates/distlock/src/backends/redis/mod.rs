@@ -339,6 +339,7 @@ impl Backend for Redis {
         capabilities.durability = !self.inner.link.is_shared();
         // On a cluster only those who wait listen to a key.
         capabilities.push_breaks = capabilities.push && self.inner.push != PushBy::Key;
+        capabilities.one_counter = self.inner.push != PushBy::Key;
         capabilities
     }
 
