@@ -32,6 +32,10 @@ pub struct Config {
     /// How much of the past is kept, where the backend can keep it. None leaves it to the options
     /// of the locks.
     pub journal: Option<Retention>,
+    /// Clients come through a proxy. Proxies reset connections whose answers they have read, so a
+    /// reset no longer tells that a client died with its grant unread: such leases then end with
+    /// their ttl. Requests that say that a proxy passed them on are treated so in any case.
+    pub behind_proxy: bool,
     /// The backend is a quorum of independent servers, so that `redlock` means something.
     pub quorum: bool,
     /// The lock stores that clients of Dapr may name. Default `lockstore`.
@@ -52,6 +56,7 @@ impl Config {
             leases_max: 10_000,
             connections_max: 10_000,
             journal: Some(Retention::default()),
+            behind_proxy: false,
             quorum: false,
             dapr_stores: vec!["lockstore".to_owned()],
             terraform_state: None,

@@ -5,10 +5,12 @@
 //! is closed already, which is seen right before the write. After the write, its system answers
 //! with a reset, because data came for a socket that is closed or died with data unread; a client
 //! that has read everything closes without one. So a reset soon after the answer means that nobody
-//! has the lease, and a plain end means that somebody has.
+//! has the lease, and a plain end means that somebody has. Proxies reset connections whose answers
+//! they have read and passed on: behind one a reset says nothing, and the lease is left to its ttl.
 
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use distlock::{Lease, Leases};
@@ -56,8 +58,12 @@ impl Undo {
 }
 
 /// The grant on its way over one connection: there is one at most, since answers go one by one.
-#[derive(Debug, Default)]
-pub(crate) struct Transit(Mutex<Option<Cargo>>);
+#[derive(Debug)]
+pub(crate) struct Transit {
+    cargo: Mutex<Option<Cargo>>,
+    /// At the other end is a proxy.
+    proxied: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Cargo {
@@ -66,26 +72,35 @@ struct Cargo {
 }
 
 impl Transit {
+    pub(crate) fn new(behind_proxy: bool) -> Self {
+        Self { cargo: Mutex::default(), proxied: AtomicBool::new(behind_proxy) }
+    }
+
+    /// A request says of itself that a proxy has passed it on.
+    pub(crate) fn passed_on(&self) {
+        self.proxied.store(true, Ordering::Relaxed);
+    }
+
     /// A grant is about to be written.
     pub(crate) fn carry(&self, undo: Undo) {
-        *lock(&self.0) = Some(Cargo { undo, written: None });
+        *lock(&self.cargo) = Some(Cargo { undo, written: None });
     }
 
     /// True if a grant waits to be written.
     pub(crate) fn is_loaded(&self) -> bool {
-        lock(&self.0).as_ref().is_some_and(|cargo| cargo.written.is_none())
+        lock(&self.cargo).as_ref().is_some_and(|cargo| cargo.written.is_none())
     }
 
     /// Something was written.
     pub(crate) fn wrote(&self) {
-        if let Some(cargo) = &mut *lock(&self.0) {
+        if let Some(cargo) = &mut *lock(&self.cargo) {
             cargo.written = Some(Instant::now());
         }
     }
 
     /// The client said something: it has read the answer before.
     pub(crate) fn heard(&self) {
-        let mut cargo = lock(&self.0);
+        let mut cargo = lock(&self.cargo);
         if cargo.as_ref().is_some_and(|cargo| cargo.written.is_some()) {
             *cargo = None;
         }
@@ -93,18 +108,23 @@ impl Transit {
 
     /// The connection broke.
     pub(crate) fn broke(&self) {
-        let cargo = lock(&self.0).take();
+        let cargo = lock(&self.cargo).take();
         if let Some(cargo) = cargo
-            && cargo.written.is_none_or(|written| written.elapsed() < IN_TRANSIT)
+            && cargo.written.is_none_or(|written| self.resets_tell(written))
         {
             cargo.undo.run();
         }
     }
 
+    /// True if a reset now means that what was written then was not read.
+    fn resets_tell(&self, written: Instant) -> bool {
+        !self.proxied.load(Ordering::Relaxed) && written.elapsed() < IN_TRANSIT
+    }
+
     /// The connection is over: finds out whether what was written last has arrived.
     pub(crate) async fn settle(&self, stream: &TcpStream) {
         loop {
-            let written = match &*lock(&self.0) {
+            let written = match &*lock(&self.cargo) {
                 None => return,
                 Some(cargo) => cargo.written,
             };

@@ -113,6 +113,9 @@ impl Server {
     }
 }
 
+/// What proxies add to the requests that they pass on.
+const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
 /// Serves one connection to its end.
 async fn connection(
     stream: TcpStream,
@@ -122,7 +125,7 @@ async fn connection(
     place: OwnedSemaphorePermit,
 ) {
     set_up(&stream);
-    let (stream, transit) = (Arc::new(stream), Arc::new(Transit::default()));
+    let (stream, transit) = (Arc::new(stream), Arc::new(Transit::new(app.config.behind_proxy)));
     let seen = Arc::new(AtomicBool::new(false));
     serve(&stream, &transit, &seen, peer, router, &app).await;
     transit.settle(&stream).await;
@@ -141,6 +144,9 @@ async fn serve(
     let service = service_fn(move |request: Request<Incoming>| {
         begun.store(true, Ordering::Relaxed);
         let mut request = request.map(Body::new);
+        if PASSED_ON.iter().any(|name| request.headers().contains_key(*name)) {
+            carried.passed_on();
+        }
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(Arc::clone(&carried));
         router.clone().call(request)

@@ -33,6 +33,10 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
+    /// Clients come through a proxy, so that a connection that is reset says nothing about them
+    #[arg(long)]
+    behind_proxy: bool,
+
     /// Where Terraform states are kept: a SQLite file [default: terraform.sqlite in this user's
     /// folder for state]
     #[arg(long, value_name = "FILE")]
@@ -80,6 +84,7 @@ async fn serve(args: Args) -> Result<(), Failure> {
         config.tokens = Tokens::read(file).map_err(refuse)?;
     }
     config.hosts = args.hosts;
+    config.behind_proxy = args.behind_proxy;
     config.terraform_state = args.terraform_state.or_else(terraform_state);
     config.dapr_stores = args.dapr_stores;
     config.waiters_max = args.waiters_max;

@@ -16,6 +16,7 @@ on_every_store!(
     a_killed_waiter_loses_its_place_at_once,
     a_client_that_closes_while_queued_loses_its_place_at_once,
     a_grant_that_was_never_read_is_undone_at_once,
+    a_reset_by_a_proxy_takes_nothing_away,
     a_grant_to_a_client_that_just_left_is_undone_at_once,
     a_grant_that_was_read_stays,
 );
@@ -61,6 +62,27 @@ async fn a_grant_that_was_never_read_is_undone_at_once(service: Service) {
     let took = service.until_free().await;
     assert!(took < SOON, "the grant was kept for {took:?}");
     waiter.wait().unwrap();
+}
+
+/// A proxy has read the answer and passed it on when it resets the connection.
+async fn a_reset_by_a_proxy_takes_nothing_away(service: Service) {
+    let mut proxy = TcpStream::connect(service.address).unwrap();
+    let body = r#"{"owner":"behind","ttlMs":600000}"#;
+    write!(
+        proxy,
+        "POST /api/v1/locks/{PATH}/leases HTTP/1.1\r\nHost: localhost\r\nVia: 1.1 proxy\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut head = [0; 12];
+    proxy.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 201");
+    // Closed with the rest unread, as one that lingers for no time is: a reset.
+    drop(proxy);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let seen = service.get(&format!("/api/v1/locks/{PATH}")).await.is(200);
+    assert_eq!(seen.json["holders"][0]["owner"], "behind");
 }
 
 fn connect(service: &Service) -> TcpStream {
