@@ -12,9 +12,9 @@ use redis::aio::{ConnectionManager, MultiplexedConnection};
 use crate::round::{load, plain_connection};
 
 /// What everybody asks for.
-const TTL: Duration = Duration::from_secs(30);
+pub(crate) const TTL: Duration = Duration::from_secs(30);
 
-const COMPARE_AND_DELETE: &str =
+pub(crate) const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +113,10 @@ impl Lock {
     /// Waits for the lock, as each library means it to be waited for. None if it failed.
     pub(crate) async fn acquire(&mut self) -> Option<Held> {
         match self {
-            Self::Limit { connection, key, .. } => set_if_free(connection, key).await,
+            Self::Limit { connection, key, .. } => {
+                let token = next_token();
+                set_if_free(connection, key, &token).await.then_some(Held::Token(token))
+            }
             Self::Distlock(mutex) => mutex.lock().await.ok().map(Held::Distlock),
             Self::Rslock(manager, key) => {
                 manager.lock(key.as_bytes(), TTL).await.ok().map(Held::Rslock)
@@ -163,14 +166,22 @@ impl Lock {
     }
 }
 
-/// `SET NX PX` with a token that nobody else has.
-async fn set_if_free(connection: &mut MultiplexedConnection, key: &str) -> Option<Held> {
+/// A token that nobody else has.
+pub(crate) fn next_token() -> String {
     static TOKENS: AtomicU64 = AtomicU64::new(0);
-    let token = format!("{:020}", TOKENS.fetch_add(1, Ordering::Relaxed));
+    format!("{:020}", TOKENS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// `SET NX PX`. False if the key is taken or the call failed.
+pub(crate) async fn set_if_free(
+    connection: &mut MultiplexedConnection,
+    key: &str,
+    token: &str,
+) -> bool {
     let mut cmd = redis::cmd("SET");
-    cmd.arg(key).arg(&token).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
+    cmd.arg(key).arg(token).arg("NX").arg("PX").arg(TTL.as_millis() as u64);
     let set = cmd.query_async::<redis::Value>(connection).await;
-    matches!(set, Ok(redis::Value::Okay)).then_some(Held::Token(token))
+    matches!(set, Ok(redis::Value::Okay))
 }
 
 /// redlock blocks its thread, also in its async form.

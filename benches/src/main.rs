@@ -8,6 +8,7 @@ mod contender;
 mod crowd;
 mod handover;
 mod proxy;
+mod quorum;
 mod renewal;
 mod report;
 mod round;
@@ -23,19 +24,20 @@ use crate::report::Report;
 use crate::round::Effort;
 
 const USAGE: &str = "usage: distlock-bench [--quick] \
-    [--only uncontended,handover,renewal,crowd,sqlite,command]";
+    [--only uncontended,handover,renewal,crowd,sqlite,command,quorum]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
 
 /// The workloads, by the names that `--only` takes.
-const WORKLOADS: [(&str, Workload); 6] = [
+const WORKLOADS: [(&str, Workload); 7] = [
     ("uncontended", uncontended::measure),
     ("handover", handover::measure),
     ("renewal", renewal::measure),
     ("crowd", crowd::measure),
     ("sqlite", sqlite::measure),
     ("command", command::measure),
+    ("quorum", quorum::measure),
 ];
 
 fn main() -> Result<(), String> {

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::{crowd, handover, renewal, sqlite, uncontended};
+use crate::{crowd, handover, quorum, renewal, sqlite, uncontended};
 
 /// A worker process as its parent sees it. It dies with this value.
 pub(crate) struct Worker {
@@ -77,6 +77,7 @@ pub(crate) fn run(args: &[String]) {
         ["cycles", contender, tasks, cycles] => {
             uncontended::work(contender, number(tasks), number(cycles));
         }
+        ["quorum", contender, cycles] => quorum::work(contender, number(cycles)),
         ["file", url, name, span_ms] => sqlite::work(url, name, number(span_ms)),
         ["idle", url, waiters] => crowd::idle(url, number(waiters)),
         _ => panic!("unknown work: {args:?}"),

@@ -4,10 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::backends::{Memory, Quorum, QuorumOptions};
+use distlock::backends::{Memory, Quorum, QuorumOptions, Sqlite};
 use distlock::{Backend, ManualClock};
 use distlock_core::TTL_MAX;
 use distlock_testkit::conformance::Subject;
+use distlock_testkit::servers::TempFolder;
 
 use crate::support::{Servers, named};
 
@@ -42,6 +43,35 @@ impl Subject for Memories {
     }
 }
 
+/// Files as nodes, each on a clock that all of them share.
+struct Files {
+    clock: ManualClock,
+    folders: Vec<TempFolder>,
+}
+
+impl Files {
+    fn new(count: usize) -> Self {
+        let folders = std::iter::repeat_with(TempFolder::new).take(count).collect();
+        Self { clock: ManualClock::new(), folders }
+    }
+}
+
+impl Subject for Files {
+    fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
+        let node = |folder: &TempFolder| {
+            let (file, clock) = (folder.path().join("locks.db"), Arc::new(self.clock.clone()));
+            Arc::new(Sqlite::with_clock(&file, "one", clock).unwrap()) as Arc<dyn Backend>
+        };
+        let nodes = named(self.folders.iter().map(node));
+        let quorum = Quorum::with_options(nodes, options()).unwrap();
+        Box::pin(async { Arc::new(quorum) as Arc<dyn Backend> })
+    }
+
+    fn pass(&self, while_: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move { self.clock.advance(while_) })
+    }
+}
+
 impl Subject for Servers {
     fn client(&self) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send + '_>> {
         let quorum = self.quorum(options());
@@ -55,5 +85,6 @@ impl Subject for Servers {
 
 distlock_testkit::conformance!(three_memories, super::super::Memories::new(3));
 distlock_testkit::conformance_in_a_row!(five_memories, super::super::Memories::new(5));
+distlock_testkit::conformance_in_a_row!(three_files, super::super::Files::new(3));
 distlock_testkit::conformance_in_a_row!(three_servers, super::super::Servers::start(3));
 distlock_testkit::conformance_in_a_row!(five_servers, super::super::Servers::start(5));

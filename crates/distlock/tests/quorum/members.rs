@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::backends::{Memory, Quorum, Redis};
-use distlock::{Backend, Error, Locks};
+use distlock::{Backend, Error, Key, Locks};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
+use distlock_testkit::{Faults, Faulty};
 
 use crate::support::{locks_of, mortals, named, quorum_of};
 
@@ -57,6 +58,50 @@ async fn clients_that_start_together_found_one_quorum() {
     for taken in futures_util::future::join_all(clients.into_iter().map(take)).await {
         taken.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_that_is_founded_while_its_nodes_are_looked_at_quarantines_none() {
+    let nodes = mortals(5);
+    // The first client sees three of the nodes before the second founds the quorum, two after it.
+    let far = Faults { delay: (1.0, Duration::from_millis(50)), ..Faults::NONE };
+    let view = nodes.iter().enumerate().map(|(at, node)| {
+        let near = Arc::clone(node) as Arc<dyn Backend>;
+        if at < 3 { near } else { Arc::new(Faulty::new(near, at as u64, far)) }
+    });
+    let slow = Locks::new(Arc::new(Quorum::new(named(view)).unwrap()));
+    let slow = tokio::spawn(async move { slow.mutex("slow").unwrap().try_lock().await.map(drop) });
+    tokio::task::yield_now().await;
+    drop(locks_of(&nodes).mutex("quick").unwrap().try_lock().await.unwrap());
+    slow.await.unwrap().unwrap();
+    let abstains = Key::new(".distlock/quorum/quarantine").unwrap();
+    for node in &nodes {
+        assert!(
+            node.inspect(&abstains).await.unwrap().is_free(),
+            "a new node has forgotten nothing"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_are_slow_at_first_do_not_make_a_new_quorum_abstain() {
+    let nodes = mortals(3);
+    nodes[2].set_down(true);
+    let locks = locks_of(&nodes);
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(matches!(refused, Error::NoQuorum { .. }) && refused.is_transient(), "{refused}");
+    nodes[2].set_down(false);
+    drop(locks.mutex("k").unwrap().try_lock().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_quorum_can_do_without_a_dead_node_after_a_while() {
+    let nodes = mortals(3);
+    nodes[2].set_down(true);
+    let (locks, began) = (locks_of(&nodes), tokio::time::Instant::now());
+    drop(locks.mutex("k").unwrap().try_lock_for(Duration::from_secs(300)).await.unwrap());
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(60), "they may have forgotten: {took:?} is too soon");
 }
 
 #[tokio::test]

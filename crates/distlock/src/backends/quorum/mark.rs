@@ -53,7 +53,7 @@ pub(super) struct Mark {
 pub(super) struct Look {
     pub(super) epoch: u64,
     pub(super) health: Health,
-    /// The mark, and the fence it has: no smaller than any that the quorum gave out.
+    /// The mark, and the fence it has, which tells how large those are that were given out.
     pub(super) mark: Option<(Mark, u64)>,
     pub(super) founding: bool,
     /// This incarnation is known to have forgotten what was before.

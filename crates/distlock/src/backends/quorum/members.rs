@@ -22,9 +22,13 @@ use super::vote::{Size, no_quorum};
 use super::{Inner, wall_micros};
 use crate::sync::lock;
 
-/// How far ahead of the clock the nodes are told of fences, in microseconds, so that they need not be
-/// told of each. Only where every key has a counter of its own: one that all keys share knows.
+/// How far above the fence of a mark fences may be given out before the nodes are told again: ten
+/// minutes in microseconds. Only where keys have counters of their own: one that all share knows.
 const AHEAD: u64 = 600_000_000;
+
+/// How long a client that sees no mark anywhere waits for nodes that do not answer, before it takes
+/// the others for nodes that have forgotten. Slow ones do not make a new quorum abstain.
+const FOUNDING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What has to be done to a node before it votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +51,18 @@ impl Inner {
         if self.joined.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _one = self.joining.lock().await;
+        let mut in_doubt_since = self.joining.lock().await;
         if self.joined.load(Ordering::Acquire) {
             return Ok(());
         }
-        let looks = self.look_at_all().await;
+        let mut looks = self.look_at_all().await;
+        self.look_again(&mut looks).await;
         self.refuse_doubles(&looks)?;
+        if let Some(doubt) = self.doubt(&looks)
+            && in_doubt_since.get_or_insert_with(Instant::now).elapsed() < FOUNDING_PATIENCE
+        {
+            return Err(doubt);
+        }
         for look in looks.iter().flatten() {
             self.judge(look, false)?;
         }
@@ -97,6 +107,35 @@ impl Inner {
 
     async fn look_at_all(&self) -> Vec<Result<Look, Fault>> {
         join_all(self.nodes.iter().map(|node| self.in_time(mark::look(&*node.backend)))).await
+    }
+
+    /// Nodes are not looked at in the same moment: one may have been seen before somebody founded
+    /// the quorum and another after it. Founding is written on every node before any is marked, so
+    /// a second look at those without a mark tells new ones from those that have forgotten.
+    async fn look_again(&self, looks: &mut [Result<Look, Fault>]) {
+        if !looks.iter().flatten().any(|look| look.mark.is_some()) {
+            return;
+        }
+        let is_new = |look: &Look| look.mark.is_none() && !look.founding;
+        let doubted =
+            self.nodes.iter().zip(looks).filter(|(_, look)| look.as_ref().is_ok_and(is_new));
+        let again = doubted.map(|(node, look)| async move {
+            *look = self.in_time(mark::look(&*node.backend)).await;
+        });
+        join_all(again).await;
+    }
+
+    /// Why nobody can tell whether this is a new quorum or one whose nodes have forgotten, if so.
+    fn doubt(&self, looks: &[Result<Look, Fault>]) -> Option<Fault> {
+        let silent = |(index, look): (usize, &Result<Look, Fault>)| {
+            Some((index, look.as_ref().err()?.clone()))
+        };
+        let faults: Vec<_> = looks.iter().enumerate().filter_map(silent).collect();
+        if faults.is_empty() || looks.iter().flatten().any(|look| look.mark.is_some()) {
+            return None;
+        }
+        let seen = self.size.0 - faults.len();
+        Some(no_quorum("found the quorum", self.size, seen, &faults, &self.names))
     }
 
     /// Refuses two addresses of one store, and copies of a store.
@@ -155,11 +194,11 @@ impl Inner {
         let node = &self.nodes[index];
         let store = &*node.backend;
         let old = look.mark.as_ref().map(|(mark, _)| mark);
-        let (mark, fence) = match (act, &look.mark) {
+        let (mark, known) = match (act, &look.mark) {
             (Act::Seat, Some((old, fence))) => {
                 // Asked for again, so that the mark never ends by itself.
                 old.write(store, 0).await?;
-                (old.clone(), *fence)
+                (old.clone(), fence + AHEAD)
             }
             (Act::Seat | Act::Admit, _) => {
                 let mark = self.charter.mark(&look.health, old.map_or(0, |old| old.seed));
@@ -173,7 +212,7 @@ impl Inner {
                 let seed = known.max(old.map_or(0, |old| old.seed));
                 let mark = self.charter.mark(&look.health, seed);
                 self.replace(store, old, &mark).await?;
-                (mark, seed + 1)
+                (mark, seed + AHEAD)
             }
             (Act::Quarantine, _) => {
                 let while_ = self.quarantine();
@@ -186,7 +225,7 @@ impl Inner {
             }
         };
         node.still_in(look.epoch)?;
-        self.told.set(index, fence, self.size);
+        self.told.set(index, known, self.size);
         let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
         node.take_seat(Seat { epoch, identity, mark: Some(mark), abstains_until: None });
         Ok(())
@@ -225,7 +264,7 @@ impl Inner {
     async fn known_fences(&self, except: usize, looks: &[Result<Look, Fault>]) -> u64 {
         let others = looks.iter().enumerate().filter(|(index, _)| *index != except);
         let remembers = |look: &Look| match &look.mark {
-            Some((mark, fence)) if mark.is_of(&look.health) => Some(*fence),
+            Some((mark, fence)) if mark.is_of(&look.health) => Some(fence + AHEAD),
             _ => None,
         };
         let asking = others.filter_map(|(index, look)| {
@@ -286,19 +325,18 @@ impl Inner {
     }
 
     /// Sees to it that a majority knows that fences of this size are given out, before one is.
-    /// Costs nothing for most: the nodes are told ahead of time, or know by a counter that all of
-    /// their keys share.
+    /// Costs nothing for most: whoever knows of one knows of the next ten minutes, and a counter
+    /// that all keys of a node share knows of all.
     pub(super) async fn tell_of(self: &Arc<Self>, fence: u64) -> Result<(), Fault> {
         if self.has_told(fence) {
             return Ok(());
         }
-        let floor = fence.max(wall_micros() + AHEAD);
         let calls = (0..self.size.0).map(|index| {
             let inner = Arc::clone(self);
             let call: Call<u64> = Box::pin(async move {
                 let node = &inner.nodes[index];
                 let Some(mark) = node.seat().mark else { return Err(unmarked()) };
-                mark.raise(&*node.backend, floor).await
+                mark.raise(&*node.backend, fence).await
             });
             (index, call)
         });
@@ -309,7 +347,7 @@ impl Inner {
                 && let Some((index, raised)) = round.next().await
             {
                 match raised {
-                    Ok(known) => self.told.set(index, known, self.size),
+                    Ok(raised) => self.told.set(index, raised + AHEAD, self.size),
                     Err(fault) => faults.push((index, fault)),
                 }
             }

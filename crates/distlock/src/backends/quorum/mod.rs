@@ -26,6 +26,7 @@ use distlock_core::{
     Target,
 };
 use futures_util::stream;
+use tokio::time::Instant;
 
 use self::claims::Claims;
 use self::mark::Charter;
@@ -100,7 +101,9 @@ struct Inner {
     seen: AtomicU64,
     told: Told,
     joined: AtomicBool,
-    joining: tokio::sync::Mutex<()>,
+    /// Held while the nodes are looked at for the first time: since when it is in doubt whether
+    /// there is a quorum already.
+    joining: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Quorum {
@@ -159,7 +162,7 @@ impl Quorum {
                 seen: AtomicU64::new(0),
                 told: Told::new(size),
                 joined: AtomicBool::new(false),
-                joining: tokio::sync::Mutex::new(()),
+                joining: tokio::sync::Mutex::new(None),
             }),
         })
     }
@@ -202,9 +205,10 @@ impl Quorum {
 }
 
 impl Inner {
-    /// How long to wait for the nodes when this lease is asked for.
+    /// How long to wait for the nodes when this lease is asked for: at most half of it, so that
+    /// whatever comes of it can be used for a while, or there is time for another attempt.
     fn patience(&self, ttl: Duration) -> Duration {
-        self.options.node_timeout.min(ttl.max(PATIENCE_MIN))
+        self.options.node_timeout.min((ttl / 2).max(PATIENCE_MIN))
     }
 
     /// Refuses leases that could outlive the quarantine of a node that forgot them.

@@ -15,7 +15,8 @@ pub struct QuorumOptions {
     /// memory. A longer ttl is refused.
     pub max_ttl: Duration,
     /// How long a call waits for a node, 1 s unless chosen otherwise. It should be well below the
-    /// ttl, and is never longer. Calls end as soon as a majority has answered.
+    /// ttl, and never counts for more than half of it. Calls end as soon as a majority has
+    /// answered.
     pub node_timeout: Duration,
 }
 
