@@ -24,6 +24,8 @@ pub struct Config {
     pub waiters_max: usize,
     /// How long a request may wait at most. Default and longest 55 s.
     pub wait_max: Duration,
+    /// How long a place in the queue is kept for a client that said it comes back. Default 10 s.
+    pub place: Duration,
     /// How many leases of one token may be alive, as far as this replica has granted them.
     /// Default 10,000.
     pub leases_max: usize,
@@ -53,6 +55,7 @@ impl Config {
             hosts: Vec::new(),
             waiters_max: 4_096,
             wait_max: WAIT_MAX,
+            place: Duration::from_secs(10),
             leases_max: 10_000,
             connections_max: 10_000,
             journal: Some(Retention::default()),

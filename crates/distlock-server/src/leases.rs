@@ -20,9 +20,6 @@ use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, Rene
 /// The lease of those who do not say.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// How long a place that is kept outlives the request that kept it.
-const PLACE_KEPT: Duration = Duration::from_secs(10);
-
 const LOCK_FENCE: HeaderName = HeaderName::from_static("lock-fence");
 
 /// What a client asks for, checked.
@@ -113,7 +110,7 @@ impl Wish {
         let mode = request.mode.unwrap_or_default();
         let leases = app.locks.lease(&key)?.configure(|o| {
             let o = o.ttl(ttl).max_wait(wait).owner(&owner).patience(wait.max(TTL_DEFAULT));
-            let o = if keep_place { o.place(PLACE_KEPT) } else { o };
+            let o = if keep_place { o.place(app.config.place) } else { o };
             match request.reason {
                 Some(reason) => o.reason(reason),
                 None => o,

@@ -10,6 +10,7 @@ mod leases;
 mod looking;
 mod loss;
 mod past;
+mod serving;
 mod signals;
 mod support;
 mod terminal;

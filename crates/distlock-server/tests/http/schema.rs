@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::support::tempdir::Folder;
 use crate::support::{On, Service};
 
-/// Requests for each operation; many more with `DISTLOCK_SOAK`.
-const EXAMPLES: &str = "15";
+/// Requests for each operation; so many times as many with `DISTLOCK_SOAK`.
+const EXAMPLES: u32 = 15;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_description_is_true() {
@@ -19,10 +19,8 @@ async fn the_description_is_true() {
     // What is held stays held: nobody shall wait for it for long.
     let brief = Duration::from_millis(50);
     let service = Service::with(On::Memory, |config| config.wait_max = brief).await;
-    let examples = match std::env::var("DISTLOCK_SOAK") {
-        Ok(times) => format!("{times}0"),
-        Err(_) => EXAMPLES.to_owned(),
-    };
+    let times = std::env::var("DISTLOCK_SOAK").ok().and_then(|times| times.parse().ok());
+    let examples = (EXAMPLES * times.unwrap_or(1)).to_string();
     let document = service.url("/api/openapi.json");
     // It keeps notes where it runs and where its user lives.
     let folder = Folder::new();
@@ -43,6 +41,7 @@ async fn the_description_is_true() {
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{complained}");
+    println!("{said}");
 }
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Service, lease_id, on_every_store};
+use crate::support::{On, Service, lease_id, on_every_store};
 
 on_every_store!(
     a_waiter_is_granted_when_the_holder_releases,
     a_wait_ends_with_its_time,
     waiters_are_served_in_their_order,
     a_place_is_kept_and_taken_up_again,
-    a_place_that_nobody_comes_back_to_goes_to_the_next,
 );
 
 async fn a_waiter_is_granted_when_the_holder_releases(service: Service) {
@@ -82,12 +81,18 @@ async fn a_place_is_kept_and_taken_up_again(service: Service) {
     granted.is(201);
 }
 
-async fn a_place_that_nobody_comes_back_to_goes_to_the_next(service: Service) {
-    let held = service.lease(json!({})).await.is(201).text_of("leaseId");
-    let lost = json!({"leaseId": lease_id(), "keepPlace": true, "waitMs": 0});
-    service.lease(lost).await.is(202);
-    service.release(&held).await.is(204);
-    // The abandoned place is granted for what is left of it, and no longer.
-    let next = service.lease(json!({"waitMs": 19_000})).await.is(201);
-    assert!(next.number_of("waitedMs") < 19_000);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_that_nobody_comes_back_to_goes_to_the_next() {
+    let abandon = async |on| {
+        let service = Service::with(on, |config| config.place = Duration::from_secs(1)).await;
+        let held = service.lease(json!({})).await.is(201).text_of("leaseId");
+        let lost = json!({"leaseId": lease_id(), "keepPlace": true, "waitMs": 0});
+        let ticket = service.lease(lost).await.is(202);
+        assert!(ticket.number_of("comeBackWithinMs") <= 1_000, "{}", ticket.text);
+        service.release(&held).await.is(204);
+        // The abandoned place is granted for what is left of it, and no longer.
+        let next = service.lease(json!({"waitMs": 19_000})).await.is(201);
+        assert!(next.number_of("waitedMs") < 19_000);
+    };
+    tokio::join!(abandon(On::Memory), abandon(On::Sqlite), abandon(On::Redis));
 }
