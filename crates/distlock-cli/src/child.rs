@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, kill_process, kill_process_group,
 };
 use tokio::signal::unix::Signal as Stream;
 
@@ -111,11 +111,17 @@ impl Child {
         };
     }
 
-    /// Signals everything that the command has started, wherever it hides.
+    /// Signals everything that the command has started, wherever it hides, and each process once:
+    /// some take a second SIGTERM for "at once".
     pub(crate) fn signal_all(&self, signal: Signal) {
+        let everybody = tree::descendants(getpid());
         self.forward(signal);
-        for pid in tree::descendants(getpid()) {
-            if pid != self.pid || !self.leads {
+        for pid in everybody {
+            let was_told = match self.leads {
+                true => getpgid(Some(pid)).is_ok_and(|group| group == self.pid),
+                false => pid == self.pid,
+            };
+            if !was_told {
                 let _ = kill_process(pid, signal);
             }
         }

@@ -103,7 +103,13 @@ impl<'a> Run<'a> {
             let pause = self.look();
             tokio::select! {
                 biased;
-                ended = self.child.wait() => return ended,
+                ended = self.child.wait() => {
+                    if ended.is_err() {
+                        // Nobody can tell whether it runs, so it must not: the lock goes next.
+                        self.child.signal_all(Signal::KILL);
+                    }
+                    return ended;
+                }
                 signal = self.signals.next() => self.signalled(signal),
                 () = lost(self.held.as_ref()) => {}
                 () = tokio::time::sleep(pause) => {}

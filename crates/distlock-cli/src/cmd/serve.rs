@@ -142,6 +142,7 @@ fn log(verbose: u8) {
         _ => LevelFilter::TRACE,
     };
     let to_stderr = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    // Somebody else has set up a log: then that is where it goes.
-    let _ = to_stderr.with_ansi(false).try_init();
+    // Somebody else has set up a log: then that is where it goes. A reader of stderr that has gone
+    // is no reason to fail, so nothing is said about it there.
+    let _ = to_stderr.with_ansi(false).log_internal_errors(false).try_init();
 }

@@ -105,7 +105,7 @@ impl Inner {
         });
         let flight = match turn {
             Turn::Alone(flight) => flight,
-            Turn::With(answer) => match landed("acquire", answer.await)? {
+            Turn::With(answer) => match self.landed("acquire", answer).await? {
                 Some(fence) => return Ok(Answer::Granted { fence }),
                 None => None,
             },
@@ -132,12 +132,30 @@ impl Inner {
         });
         let _flight = match turn {
             Turn::Alone(flight) => flight,
-            Turn::With(answer) => match landed("release", answer.await)? {
+            Turn::With(answer) => match self.landed("release", answer).await? {
                 Some(_) => return Ok(Outcome::WasHeld),
                 None => None,
             },
         };
         self.give_up(target, how).await
+    }
+
+    /// What those who went together hear.
+    async fn landed(
+        &self,
+        action: &'static str,
+        answer: oneshot::Receiver<Result<Option<u64>, Fault>>,
+    ) -> Result<Option<u64>, Fault> {
+        match tokio::time::timeout(self.link.patience(), answer).await {
+            Ok(Ok(heard)) => heard,
+            Ok(Err(_)) => Err(Fault::transient(action, "the call was given up before it left")),
+            Err(elapsed) => {
+                // Whoever was about to leave lives on a runtime that does not turn: the next who
+                // comes leaves instead.
+                lock(&self.together.gate).boarding = false;
+                Err(Fault::transient(action, elapsed))
+            }
+        }
     }
 
     fn passenger<T>(
@@ -348,12 +366,4 @@ async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
             Err(fault)
         }
     }
-}
-
-/// What those who went together hear.
-fn landed(
-    action: &'static str,
-    heard: Result<Result<Option<u64>, Fault>, oneshot::error::RecvError>,
-) -> Result<Option<u64>, Fault> {
-    heard.unwrap_or_else(|_| Err(Fault::transient(action, "the call was given up before it left")))
 }

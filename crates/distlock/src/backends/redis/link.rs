@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use distlock_core::{Fault, Push};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
@@ -84,6 +85,11 @@ impl Link {
 
     pub(super) fn listen(&self) -> broadcast::Receiver<Push> {
         self.pushes.subscribe()
+    }
+
+    /// How long a call may take, with a connection to be made first.
+    pub(super) fn patience(&self) -> Duration {
+        2 * (self.config.connect_timeout + self.config.response_timeout)
     }
 
     /// True unless the server does not let this user listen.

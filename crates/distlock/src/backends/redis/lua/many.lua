@@ -17,16 +17,18 @@ local function whole(n)
 end
 
 local function release_all()
-  local sides, mine = {}, {}
+  local sides, mine, gone = {}, {}, {}
   for i = 1, releases do
     sides[i] = KEYS[1 + i] .. ':d'
   end
   local nobody_waits = call('EXISTS', unpack(sides)) == 0
   local texts = call('MGET', unpack(KEYS, 2, 1 + releases))
   for i = 1, releases do
+    -- Who is released twice is released by the first.
     local ours = texts[i] and find(texts[i], ARGV[2 + i] .. ' ', 1, true) == 1
+      and not gone[KEYS[1 + i]]
     if ours and (nobody_waits or call('EXISTS', sides[i]) == 0) then
-      mine[#mine + 1] = KEYS[1 + i]
+      mine[#mine + 1], gone[KEYS[1 + i]] = KEYS[1 + i], true
       answers[1 + i] = '1'
     else
       answers[1 + i] = '0'
