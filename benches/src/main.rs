@@ -7,6 +7,7 @@ mod command;
 mod contender;
 mod crowd;
 mod handover;
+mod http;
 mod proxy;
 mod quorum;
 mod renewal;
@@ -24,13 +25,13 @@ use crate::report::Report;
 use crate::round::Effort;
 
 const USAGE: &str = "usage: distlock-bench [--quick] \
-    [--only uncontended,handover,renewal,crowd,sqlite,command,quorum]";
+    [--only uncontended,handover,renewal,crowd,sqlite,command,quorum,http]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
 
 /// The workloads, by the names that `--only` takes.
-const WORKLOADS: [(&str, Workload); 7] = [
+const WORKLOADS: [(&str, Workload); 8] = [
     ("uncontended", uncontended::measure),
     ("handover", handover::measure),
     ("renewal", renewal::measure),
@@ -38,6 +39,7 @@ const WORKLOADS: [(&str, Workload); 7] = [
     ("sqlite", sqlite::measure),
     ("command", command::measure),
     ("quorum", quorum::measure),
+    ("http", http::measure),
 ];
 
 fn main() -> Result<(), String> {

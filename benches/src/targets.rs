@@ -26,7 +26,7 @@ impl std::fmt::Display for Bound {
 }
 
 /// Every promised metric.
-pub(crate) const TARGETS: [(&str, Bound); 19] = [
+pub(crate) const TARGETS: [(&str, Bound); 22] = [
     ("uncontended_1_vs_limit", Bound::AtLeast(0.92)),
     ("uncontended_64_vs_limit", Bound::AtLeast(0.8)),
     ("uncontended_64_vs_rslock", Bound::AtLeast(1.1)),
@@ -46,6 +46,9 @@ pub(crate) const TARGETS: [(&str, Bound); 19] = [
     ("idle_waiters_server_core", Bound::AtMost(0.05)),
     ("quorum5_vs_raw", Bound::AtMost(1.5)),
     ("run_vs_flock", Bound::AtMost(3.0)),
+    ("http_lease_vs_handwritten", Bound::AtLeast(0.6)),
+    ("http_lease_errors", Bound::AtMost(0.0)),
+    ("http_waiters", Bound::AtLeast(1_000.0)),
 ];
 
 /// What a metric must reach, if anything was promised of it.
