@@ -97,9 +97,11 @@ async fn f51_two_of_five_may_be_paused_or_killed() {
     let mut servers = Servers::start(5);
     // A call that waited for a silent node would take this long.
     let silent = Duration::from_secs(20);
-    let locks = Locks::new(Arc::new(servers.quorum(QuorumOptions::default().node_timeout(silent))));
-    let mutex = locks.mutex("k").unwrap();
-    mutex.lock().await.unwrap().release().await.unwrap();
+    let quorum = servers.quorum(QuorumOptions::default().node_timeout(silent));
+    let mutex = Locks::new(Arc::new(quorum.clone())).mutex("k").unwrap();
+    // Not only by a majority: from now on every one of the other three is needed.
+    let lease = mutex.lock().await.unwrap().into_lease();
+    assert_eq!(quorum.release_everywhere(lease.key(), lease.id()).await.released, 5);
     for kill in [false, true] {
         for server in &mut servers[..2] {
             if kill { server.kill() } else { server.pause() }

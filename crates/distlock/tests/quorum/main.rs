@@ -8,3 +8,4 @@ mod failures;
 mod kit;
 mod members;
 mod support;
+mod sweep;

@@ -53,6 +53,11 @@ impl Known {
         self.late.iter().find(|(late, _)| *late == node).map(|(_, late)| late.clone())
     }
 
+    /// True if an ask may still arrive at this node, as far as can be told.
+    pub(super) fn is_doubtful(&self, node: usize) -> bool {
+        self.doubtful >> node & 1 == 1
+    }
+
     fn is_empty(&self) -> bool {
         self.ask.is_none() && self.late.is_empty() && self.doubtful == 0
     }
@@ -62,6 +67,15 @@ impl Claims {
     /// Takes out what is known. Whoever does so puts back what it makes of it.
     pub(super) fn take(&self, id: &ClaimId) -> Option<Known> {
         lock(&self.0).known.remove(id)
+    }
+
+    /// The claim is about to be released: from now on no node is given it again. Calls under way
+    /// stay known until the release has ended, so that one that is dropped forgets nothing.
+    pub(super) fn releasing(&self, id: &ClaimId) -> Option<Known> {
+        self.change(id, |known| {
+            known.ask = None;
+            known.clone()
+        })
     }
 
     pub(super) fn put(&self, id: ClaimId, known: Known) {

@@ -54,7 +54,9 @@ impl Inner {
                 releases.count(index, outcome);
             }
         };
-        if timeout(LATE_MAX, hearing).await.is_err() {
+        let in_time = timeout(LATE_MAX, hearing).await.is_ok();
+        self.see_through(target, Vec::new());
+        if !in_time {
             let late = round.into_late();
             releases.faults.extend(late.iter().map(|(index, _)| (*index, unanswered(LATE_MAX))));
         }
@@ -70,14 +72,14 @@ impl Inner {
 
     fn release_round(self: &Arc<Self>, target: &Target, how: How) -> Round<Outcome> {
         let known = match target {
-            Target::Claim(claim) => self.claims.take(&claim.id),
+            Target::Claim(claim) => self.claims.releasing(&claim.id),
             _ => None,
         };
         let target = Arc::new(target.clone());
         Round::new((0..self.size.0).map(|index| {
             let (inner, target) = (Arc::clone(self), Arc::clone(&target));
             let late = known.as_ref().and_then(|known| known.late_at(index));
-            let mut doubtful = known.as_ref().is_some_and(|known| known.doubtful >> index & 1 == 1);
+            let mut doubtful = known.as_ref().is_some_and(|known| known.is_doubtful(index));
             let call: Call<Outcome> = Box::pin(async move {
                 if let Some(late) = late {
                     // The ask first, then the release: so nothing has to be remembered.
@@ -90,12 +92,14 @@ impl Inner {
         }))
     }
 
+    /// The release has ended, but for these calls.
     fn see_through(self: &Arc<Self>, target: &Target, late: Vec<(usize, Call<Outcome>)>) {
-        if late.is_empty() {
-            return;
-        }
         match target {
             Target::Claim(claim) => {
+                self.claims.take(&claim.id);
+                if late.is_empty() {
+                    return;
+                }
                 let mut known = Known::new(BURY);
                 self.hand_over(claim.id, &mut known, late);
                 self.claims.put(claim.id, known);
