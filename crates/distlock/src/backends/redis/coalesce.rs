@@ -29,7 +29,7 @@ const ALONE_MAX: usize = 2;
 
 /// How many calls are under way before others wait for one to come back. More than go by
 /// themselves, so that somebody is always there to send those who wait.
-const FLIGHTS_MAX: usize = 4;
+const FLIGHTS_MAX: usize = 16;
 
 /// How many keys one script takes on. The server does nothing else meanwhile.
 const SEATS_MAX: usize = 64;

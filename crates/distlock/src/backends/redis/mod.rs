@@ -42,7 +42,7 @@ const FENCE_LIFE_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 const KEY_FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
 
 /// How many holds one script renews. The server does nothing else meanwhile.
-const HOLDS_MAX: usize = 100;
+const HOLDS_MAX: usize = 40;
 
 /// A Redis or Valkey server that carries locks. Needs version 7 or later.
 ///
