@@ -41,6 +41,8 @@ async fn f01_replies_that_never_come_do_not_take_the_lock_twice() {
     let waiter = wait(&a);
     until("the server has granted it", ms(2000), async || !left(&server).is_empty()).await;
     let fence = fence_at(&server);
+    // The reply is still on its way to the proxy that swallows it.
+    pass(ms(200)).await;
     proxy.replies(Flow::Pass);
     let (_, guard) = waiter.await.unwrap();
     assert!(guard.is_held() && guard.attempts() > 1);
