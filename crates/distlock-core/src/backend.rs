@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_core::Stream;
 
@@ -200,6 +201,37 @@ pub struct Health {
     pub replica: bool,
     /// What an operator should mend, each a sentence that says how.
     pub warnings: Vec<String>,
+    /// The nodes of a quorum, each with how it is; empty for a store that is one.
+    pub nodes: Vec<NodeHealth>,
+}
+
+/// How one node of a quorum is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeHealth {
+    /// Its name, without secrets.
+    pub name: String,
+    /// Whether it answers and votes.
+    pub state: NodeState,
+}
+
+/// Whether a node of a quorum answers and votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// It answers.
+    Up,
+    /// It does not.
+    Down,
+    /// It answers, but it has lost its memory, and its votes do not count for so long.
+    Quarantined(Duration),
+}
+
+impl NodeHealth {
+    /// A node with how it is.
+    pub fn new(name: impl Into<String>, state: NodeState) -> Self {
+        Self { name: name.into(), state }
+    }
 }
 
 impl Health {
@@ -213,6 +245,7 @@ impl Health {
             facts: Vec::new(),
             replica: false,
             warnings: Vec::new(),
+            nodes: Vec::new(),
         }
     }
 }

@@ -76,6 +76,8 @@ pub struct NoQuorum {
     pub granted: usize,
     /// What those said that could not answer, by the names of the nodes.
     pub faults: Vec<(String, Fault)>,
+    /// The names of the other nodes.
+    pub others: Vec<String>,
 }
 
 impl NoQuorum {

@@ -151,7 +151,7 @@ impl Error {
     /// The error that a fault at a key amounts to.
     pub(crate) fn from_fault_at(key: &Key, fault: Fault) -> Self {
         match NoQuorum::of(&fault) {
-            Some(NoQuorum { needed, granted, faults }) => Self::NoQuorum {
+            Some(NoQuorum { needed, granted, faults, .. }) => Self::NoQuorum {
                 key: key.clone(),
                 needed: *needed,
                 granted: *granted,

@@ -8,9 +8,11 @@ use distlock_core::{
     TTL_MIN, Ticket, Waiting, What,
 };
 
-use crate::engine::{Limit, release, renew};
+use crate::engine::{Grant, Limit, release, renew};
 use crate::keeper::{Keeper, RELEASE_MAX};
 use crate::lock::{Lock, Shape};
+#[cfg(feature = "metrics")]
+use crate::observe::HeldCount;
 use crate::observe::{About, word};
 use crate::options::Options;
 use crate::{End, Error, Reason};
@@ -29,11 +31,13 @@ pub struct Lease {
     fence: u64,
     ttl: Duration,
     valid_until: Moment,
+    /// When it was granted, for those who saw it granted.
+    since: Option<Moment>,
 }
 
 impl Lease {
     pub(crate) fn new(claim: &Claim, fence: u64, ttl: Duration, valid_until: Moment) -> Self {
-        Self { key: claim.key.clone(), id: claim.id, fence, ttl, valid_until }
+        Self { key: claim.key.clone(), id: claim.id, fence, ttl, valid_until, since: None }
     }
 
     /// The key that is held.
@@ -364,8 +368,7 @@ impl Leases {
         let max_wait = settings.max_wait.unwrap_or(Duration::MAX);
         let timeout = match self.lock.lease_or_place(self.shape.clone(), id, max_wait).await {
             Ok(grant) => {
-                let lease = Lease::new(&grant.claim, grant.fence, settings.ttl, grant.until);
-                return Ok(Turn::Granted(lease));
+                return Ok(Turn::Granted(self.granted(&grant)));
             }
             Err(error @ Error::Timeout { .. }) => error,
             Err(error) => return Err(error),
@@ -390,6 +393,23 @@ impl Leases {
         };
         unheard.heard = true;
         Ok(turn)
+    }
+
+    /// Counts a lease of this key in the gauge `distlock_held` for as long as the value lives. For
+    /// those who keep leases for others and know when they end; guards count by themselves.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.acquire().await?;
+    /// let held = leases.count_held();
+    /// leases.release(&lease).await?;
+    /// drop(held);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "metrics")]
+    pub fn count_held(&self) -> HeldCount {
+        HeldCount::new(&self.lock.keeper.observer, &self.lock.key)
     }
 
     /// A lease from the id alone, for those who kept nothing else of it. It counts as ended until
@@ -458,6 +478,9 @@ impl Leases {
         let renewal = Renewal::hold(self.claim(lease)?, settings.lease());
         match renew(&*keeper.backend, renewal, RELEASE_MAX).await {
             Ok(Standing::Held { fence }) => {
+                if lease.valid_until > Moment::ORIGIN {
+                    keeper.observer.meter.margin(&lease.key, self.remaining(lease));
+                }
                 let until = settings.validity.until(sent_at, settings.ttl);
                 lease.valid_until = lease.valid_until.max(until);
                 lease.fence = fence;
@@ -470,6 +493,10 @@ impl Leases {
             }
             Ok(_) => {
                 let why = || word(Reason::Gone.word());
+                if lease.since.is_some() {
+                    keeper.observer.meter.lost(&lease.key, Reason::Gone.word());
+                    self.measure_end(lease, "lost", sent_at);
+                }
                 self.note(lease, sent_at, || What::Lost { held: None, why: why() });
                 Err(Error::NotHeld { key: lease.key.clone() })
             }
@@ -530,6 +557,7 @@ impl Leases {
         let (claim, sent_at) = (self.claim(lease)?, keeper.clock.now());
         match release(&*keeper.backend, claim, How::default(), RELEASE_MAX).await {
             Ok(Outcome::WasHeld) => {
+                self.measure_end(lease, "released", sent_at);
                 self.note(lease, sent_at, || What::Released { held: None });
                 Ok(End::Released)
             }
@@ -540,7 +568,20 @@ impl Leases {
 
     async fn take(&self, id: Option<ClaimId>, limit: Limit) -> Result<Lease, Error> {
         let grant = self.lock.lease(self.shape.clone(), id, limit).await?;
-        Ok(Lease::new(&grant.claim, grant.fence, self.lock.settings.ttl, grant.until))
+        Ok(self.granted(&grant))
+    }
+
+    fn granted(&self, grant: &Grant) -> Lease {
+        let Lock { keeper, settings, .. } = &self.lock;
+        let lease = Lease::new(&grant.claim, grant.fence, settings.ttl, grant.until);
+        Lease { since: Some(keeper.clock.now()), ..lease }
+    }
+
+    /// Tells the meter how a lease ended, if it is known since when it was held.
+    fn measure_end(&self, lease: &Lease, end: &'static str, at: Moment) {
+        if let Some(since) = lease.since {
+            self.lock.keeper.observer.meter.ended(&lease.key, end, at.since(since));
+        }
     }
 
     /// Notes down what became of a lease. One that was never held has no fence.

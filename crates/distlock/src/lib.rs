@@ -25,7 +25,8 @@ mod visits;
 pub use distlock_core::{
     Backend, Capabilities, ClaimId, Clock, Cursor, Entry, EntryId, Fault, FaultKind, Health,
     Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Label, ManualClock, Mode, Moment,
-    Note, Order, Page, ReentryId, Retention, Snapshot, VisitId, Waiter, What,
+    NoQuorum, NodeHealth, NodeState, Note, Order, Page, ReentryId, Retention, Snapshot, VisitId,
+    Waiter, What,
 };
 
 pub use engine::pacing::{Pace, Pacing};
@@ -35,6 +36,8 @@ pub use keeper::latch::End;
 pub use lease::{Lease, Leases, Turn};
 pub use locks::Locks;
 pub use mutex::Mutex;
+#[cfg(feature = "metrics")]
+pub use observe::HeldCount;
 pub use observe::{Event, Stats};
 pub use options::{Durability, Options, Waiting};
 pub use past::{News, Since};

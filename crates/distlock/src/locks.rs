@@ -73,6 +73,28 @@ impl Locks {
         self
     }
 
+    /// These locks with a recorder of their own: their numbers go there and not to the recorder of
+    /// the whole program. The first one stays. Needs the feature `metrics`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use distlock::Locks;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    /// let seen = recorder.snapshotter();
+    /// let locks = Locks::memory().with_recorder(Arc::new(recorder));
+    /// locks.mutex("deploy")?.lock().await?.release().await?;
+    /// assert!(!seen.snapshot().into_vec().is_empty());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[must_use]
+    pub fn with_recorder(self, recorder: Arc<dyn metrics::Recorder + Send + Sync>) -> Self {
+        self.keeper.observer.meter.set_recorder(recorder);
+        self
+    }
+
     /// Locks on the backend that a URL names: `memory:`, or a Redis or Valkey server,
     /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`.
     /// A [quorum](crate::guide::quorum) of them is `quorum:?node=redis://a&node=redis://b&node=…`.

@@ -1,5 +1,6 @@
 //! A backend whose calls are timed, and whose renewals are counted.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -29,6 +30,11 @@ impl Measured {
             let _timer = timer;
             call.await
         })
+    }
+
+    /// A call that tells numbers of its own, such as how many nodes of a quorum answer.
+    fn watch<'a, T: 'a>(&'a self, mut call: Pending<'a, T>) -> Pending<'a, T> {
+        Box::pin(poll_fn(move |cx| self.meter.record(|| call.as_mut().poll(cx))))
     }
 
     /// Counts the answer to a renewal of a hold. Those who wait only show that they live.
@@ -97,7 +103,7 @@ impl Backend for Measured {
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
-        self.time("inspect", self.inner.inspect(key))
+        self.time("inspect", self.watch(self.inner.inspect(key)))
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
@@ -109,7 +115,7 @@ impl Backend for Measured {
     }
 
     fn probe(&self) -> Pending<'_, Health> {
-        self.time("probe", self.inner.probe())
+        self.time("probe", self.watch(self.inner.probe()))
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {

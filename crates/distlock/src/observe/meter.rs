@@ -3,18 +3,23 @@
 //! No key ever becomes a label: keys are without number, and may say what nobody else should read.
 //! What comes before the first slash of a key is its group, and only so many groups get a name.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use distlock_core::Key;
-use metrics::{SharedString, Unit, counter, gauge, histogram};
+use metrics::{Recorder, SharedString, Unit, counter, gauge, histogram};
 
 use super::Wake;
 use crate::sync::lock;
 
 /// How many groups get a name of their own.
 const GROUPS_MAX: usize = 200;
+
+/// How much of a group's name is shown.
+const GROUP_LEN_MAX: usize = 64;
 
 /// The group of all further keys.
 const OTHER: &str = "other";
@@ -23,58 +28,82 @@ const OTHER: &str = "other";
 const NONE: &str = "-";
 
 /// Counts what happens.
-#[derive(Debug)]
 pub(crate) struct Meter {
     groups: Mutex<HashSet<Arc<str>>>,
+    /// Where the numbers go; without one they go to the recorder of the whole program.
+    recorder: OnceLock<Arc<dyn Recorder + Send + Sync>>,
 }
 
 impl Meter {
     pub(crate) fn new() -> Self {
         describe();
-        Self { groups: Mutex::default() }
+        Self { groups: Mutex::default(), recorder: OnceLock::new() }
+    }
+
+    /// Where the numbers go from now on. The first one stays.
+    pub(crate) fn set_recorder(&self, recorder: Arc<dyn Recorder + Send + Sync>) {
+        if self.recorder.set(recorder).is_ok() {
+            self.record(describe);
+        }
+    }
+
+    /// Does something whose numbers go where they belong.
+    pub(crate) fn record<T>(&self, work: impl FnOnce() -> T) -> T {
+        match self.recorder.get() {
+            Some(recorder) => metrics::with_local_recorder(&**recorder, work),
+            None => work(),
+        }
     }
 
     /// An acquisition ended so, after this long.
     pub(crate) fn acquired(&self, key: &Key, outcome: &'static str, waited: Duration) {
         let group = self.group(key);
-        if outcome == "granted" {
-            let waits = histogram!("distlock_acquire_wait_seconds", "group" => group.clone());
-            waits.record(waited);
-        }
-        counter!("distlock_acquire_total", "outcome" => outcome, "group" => group).increment(1);
+        self.record(|| {
+            if outcome == "granted" {
+                let waits = histogram!("distlock_acquire_wait_seconds", "group" => group.clone());
+                waits.record(waited);
+            }
+            counter!("distlock_acquire_total", "outcome" => outcome, "group" => group).increment(1);
+        });
     }
 
     /// This many more wait, or fewer.
     pub(crate) fn waiters(&self, key: &Key, change: f64) {
-        gauge!("distlock_waiters", "group" => self.group(key)).increment(change);
+        let group = self.group(key);
+        self.record(|| gauge!("distlock_waiters", "group" => group).increment(change));
     }
 
     /// This many more are held, or fewer.
     pub(crate) fn held(&self, key: &Key, change: f64) {
-        gauge!("distlock_held", "group" => self.group(key)).increment(change);
+        let group = self.group(key);
+        self.record(|| gauge!("distlock_held", "group" => group).increment(change));
     }
 
     /// A hold ended so, after this long.
     pub(crate) fn ended(&self, key: &Key, end: &'static str, held: Duration) {
         let group = self.group(key);
-        histogram!("distlock_hold_seconds", "end" => end, "group" => group).record(held);
+        let record = || histogram!("distlock_hold_seconds", "end" => end, "group" => group);
+        self.record(|| record().record(held));
     }
 
     pub(crate) fn lost(&self, key: &Key, reason: &'static str) {
         let group = self.group(key);
-        counter!("distlock_lost_total", "reason" => reason, "group" => group).increment(1);
+        let count = || counter!("distlock_lost_total", "reason" => reason, "group" => group);
+        self.record(|| count().increment(1));
     }
 
     /// A renewal was answered so.
     pub(crate) fn renewed(&self, key: &Key, outcome: &'static str) {
         let group = self.group(key);
-        counter!("distlock_renew_total", "outcome" => outcome, "group" => group).increment(1);
+        let count = || counter!("distlock_renew_total", "outcome" => outcome, "group" => group);
+        self.record(|| count().increment(1));
     }
 
     /// This much was left of a lease when it was renewed.
     pub(crate) fn margin(&self, key: &Key, margin: Duration) {
         let group = self.group(key);
-        histogram!("distlock_renew_margin_seconds", "group" => group).record(margin);
+        let record = || histogram!("distlock_renew_margin_seconds", "group" => group);
+        self.record(|| record().record(margin));
     }
 
     pub(crate) fn woken(&self, by: Wake) {
@@ -83,17 +112,18 @@ impl Meter {
             Wake::Heartbeat => "heartbeat",
             Wake::Poll => "poll",
         };
-        counter!("distlock_wake_total", "source" => source).increment(1);
+        self.record(|| counter!("distlock_wake_total", "source" => source).increment(1));
     }
 
     /// A call to the store took this long.
     pub(crate) fn called(&self, op: &'static str, took: Duration) {
-        histogram!("distlock_backend_op_seconds", "op" => op).record(took);
+        self.record(|| histogram!("distlock_backend_op_seconds", "op" => op).record(took));
     }
 
     /// The part of a key before its first slash, if there are not too many already.
     fn group(&self, key: &Key) -> SharedString {
         let Some((group, _)) = key.as_str().split_once('/') else { return NONE.into() };
+        let group = &*plain(group);
         let mut groups = lock(&self.groups);
         if let Some(known) = groups.get(group) {
             return Arc::clone(known).into();
@@ -104,6 +134,22 @@ impl Meter {
         let group: Arc<str> = group.into();
         groups.insert(Arc::clone(&group));
         group.into()
+    }
+}
+
+/// A group as a label: short, and without what means something to those who read labels.
+fn plain(group: &str) -> Cow<'_, str> {
+    let odd = |c: char| c.is_control() || matches!(c, '"' | '\\');
+    if group.len() <= GROUP_LEN_MAX && !group.contains(odd) {
+        return group.into();
+    }
+    let kept = group.chars().take(GROUP_LEN_MAX);
+    kept.map(|c| if odd(c) { '_' } else { c }).collect::<String>().into()
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meter").finish_non_exhaustive()
     }
 }
 
@@ -137,6 +183,8 @@ mod tests {
         assert_eq!(group("deploy/test/eu"), "deploy");
         assert_eq!(group("a-secret-name"), "-");
         assert_eq!(group("/x"), "");
+        assert_eq!(group("a\"b\\c\n/x"), "a_b_c_");
+        assert_eq!(group(&format!("{}/x", "y".repeat(400))), "y".repeat(GROUP_LEN_MAX));
         for n in 0..1_000 {
             group(&format!("tenant-{n}/job"));
         }

@@ -281,6 +281,31 @@ impl Observer {
     }
 }
 
+/// Counts a lease in the gauge `distlock_held`: see
+/// [`Leases::count_held`](crate::Leases::count_held).
+#[cfg(feature = "metrics")]
+#[derive(Debug)]
+#[must_use = "it counts for as long as it lives"]
+pub struct HeldCount {
+    meter: Arc<Meter>,
+    key: Key,
+}
+
+#[cfg(feature = "metrics")]
+impl HeldCount {
+    pub(crate) fn new(observer: &Observer, key: &Key) -> Self {
+        observer.meter.held(key, 1.0);
+        Self { meter: Arc::clone(&observer.meter), key: key.clone() }
+    }
+}
+
+#[cfg(feature = "metrics")]
+impl Drop for HeldCount {
+    fn drop(&mut self) {
+        self.meter.held(&self.key, -1.0);
+    }
+}
+
 /// One of those who are counted, as long as it lives.
 struct Counted(Arc<AtomicUsize>);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::backends::{Memory, Quorum, Redis};
-use distlock::{Backend, Error, Key, Locks};
+use distlock::{Backend, Error, Key, Locks, NoQuorum, NodeState};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
 use distlock_testkit::{Faults, Faulty};
 
@@ -46,6 +46,36 @@ async fn a_node_that_forgot_votes_again_with_larger_fences() {
     nodes[1].set_down(true);
     let after = locks.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
     assert!(after.fence() > fence, "{} after {fence}", after.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_tells_how_each_node_is() {
+    let nodes = mortals(5);
+    let quorum = quorum_of(&nodes);
+    let locks = Locks::new(Arc::new(quorum.clone()));
+    drop(locks.mutex("k").unwrap().lock().await.unwrap());
+    nodes[1].forget();
+    nodes[3].set_down(true);
+    drop(locks.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap());
+    let states: Vec<_> = quorum.probe().await.unwrap().nodes.iter().map(|n| n.state).collect();
+    assert!(
+        matches!(
+            states[..],
+            [
+                NodeState::Up,
+                NodeState::Quarantined(_),
+                NodeState::Up,
+                NodeState::Down,
+                NodeState::Up
+            ]
+        ),
+        "{states:?}"
+    );
+    nodes[0].set_down(true);
+    nodes[2].set_down(true);
+    let fault = quorum.probe().await.unwrap_err();
+    let told = NoQuorum::of(&fault).unwrap();
+    assert_eq!((told.faults.len(), told.others.len()), (3, 2), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

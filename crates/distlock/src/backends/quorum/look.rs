@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use distlock_core::{Fault, Health, Key, Snapshot};
+use distlock_core::{Fault, Health, Key, NodeHealth, NodeState, Snapshot};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::Inner;
 use super::acquire::unanswered;
+use super::node::{Node, Worth};
 use super::vote::{Faults, no_quorum};
 
 impl Inner {
@@ -49,6 +50,7 @@ impl Inner {
         }
         let identity = format!("quorum:{}", self.charter.digest());
         let mut health = Health::new(identity.clone(), identity);
+        health.nodes = self.states(&faults);
         health.persistent = nodes.iter().all(|node| node.persistent);
         health.warnings = nodes.into_iter().flat_map(|node| node.warnings).collect();
         for (index, fault) in faults {
@@ -60,6 +62,17 @@ impl Inner {
         health.warnings.sort();
         health.warnings.dedup();
         Ok(health)
+    }
+
+    /// How each node is, by who did not answer and by what is known of their memory.
+    fn states(&self, faults: &Faults) -> Vec<NodeHealth> {
+        let state = |at: usize, node: &Node| match node.worth() {
+            _ if faults.iter().any(|(silent, _)| *silent == at) => NodeState::Down,
+            Worth::Abstains { left, .. } => NodeState::Quarantined(left),
+            Worth::Counts { .. } | Worth::Unknown => NodeState::Up,
+        };
+        let nodes = self.names.iter().zip(&self.nodes).enumerate();
+        nodes.map(|(at, (name, node))| NodeHealth::new(name, state(at, node))).collect()
     }
 }
 

@@ -34,8 +34,10 @@ pub(super) fn no_quorum(
     }
     let hopeless = faults.iter().filter(|(_, fault)| !fault.is_transient()).count();
     let name = |node: usize| names.get(node).cloned().unwrap_or_default();
+    let silent = |node: &usize| faults.iter().any(|(failed, _)| failed == node);
+    let others = (0..names.len()).filter(|node| !silent(node)).map(name).collect();
     let faults = faults.iter().map(|(node, fault)| (name(*node), fault.clone())).collect();
-    let source = NoQuorum { needed: size.majority(), granted, faults };
+    let source = NoQuorum { needed: size.majority(), granted, faults, others };
     if hopeless >= size.blocking() {
         Fault::permanent(action, source)
     } else {
