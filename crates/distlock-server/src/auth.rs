@@ -4,8 +4,10 @@
 //! length nor how much of it was right can be told from the time an answer takes. Digests are all
 //! that is kept of the tokens.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -16,14 +18,18 @@ use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::Error;
+use crate::guesses::Verdict;
 use crate::problem::Problem;
-use crate::state::App;
+use crate::state::{App, Peer};
 
 /// The shortest token, in bytes: anything shorter can be guessed.
 const TOKEN_LEN_MIN: usize = 16;
 
 /// The longest credentials that are looked at.
 const CREDENTIALS_LEN_MAX: usize = 4_096;
+
+/// Where a request came from that nobody says anything of.
+const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The tokens that let clients in, each with what it is good for. Digests only.
 #[derive(Clone, Debug, Default)]
@@ -198,12 +204,27 @@ impl Caller {
         Err(problem.detail(format!("the token needs the scope {needed} for this")))
     }
 
-    pub(crate) fn find(app: &App, headers: &HeaderMap) -> Result<Self, Problem> {
+    fn find(app: &App, from: IpAddr, headers: &HeaderMap) -> Result<Self, Problem> {
         let tokens = &app.config.tokens;
         if tokens.is_empty() {
             return Ok(Self { number: 0, scopes: None });
         }
-        let number = secret(headers).map_or(0, |secret| tokens.find(&secret)) as usize;
+        // Whoever presents nothing guesses nothing.
+        let Some(secret) = secret(headers) else { return Err(Problem::unauthorized()) };
+        let number = tokens.find(&secret) as usize;
+        match app.guesses.judge(from, number, Instant::now()) {
+            Verdict::Welcome => {}
+            Verdict::Wrong => {
+                app.metrics.refused("wrong");
+                return Err(Problem::unauthorized());
+            }
+            Verdict::Wait(wait) => {
+                app.metrics.refused("not-heard");
+                tracing::debug!(%from, "too many wrong tokens");
+                let problem = Problem::too_many("too many wrong tokens came from this address");
+                return Err(problem.retry_after(wait));
+            }
+        }
         match number.checked_sub(1).and_then(|index| tokens.0.get(index)) {
             Some(token) => Ok(Self { number, scopes: Some(Arc::clone(&token.scopes)) }),
             None => Err(Problem::unauthorized()),
@@ -237,7 +258,8 @@ impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        Self::find(app, &parts.headers)
+        let from = parts.extensions.get().map_or(NOWHERE, |Peer(peer)| peer.ip());
+        Self::find(app, from, &parts.headers)
     }
 }
 

@@ -36,7 +36,9 @@ pub struct Config {
     pub journal: Option<Retention>,
     /// Clients come through a proxy. Proxies reset connections whose answers they have read, so a
     /// reset no longer tells that a client died with its grant unread: such leases then end with
-    /// their ttl. Requests that say that a proxy passed them on are treated so in any case.
+    /// their ttl. Requests that say that a proxy passed them on are treated so in any case. With
+    /// this, and only with this, the last entry of `X-Forwarded-For` is the address of a client:
+    /// it decides who is not heard after too many wrong tokens.
     pub behind_proxy: bool,
     /// The backend is a quorum of independent servers, so that `redlock` means something.
     pub quorum: bool,

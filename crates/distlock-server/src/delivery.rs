@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use distlock::{Lease, Leases};
 use tokio::net::TcpStream;
 
+use crate::ledger::Account;
 use crate::sync::lock;
 
 /// For so long after an answer a reset says that it was never read. Later ones say nothing: proxies
@@ -36,11 +37,12 @@ const RELEASES_MAX: u32 = 3;
 pub(crate) struct Undo {
     leases: Leases,
     lease: Lease,
+    account: Account,
 }
 
 impl Undo {
-    pub(crate) fn new(leases: Leases, lease: Lease) -> Self {
-        Self { leases, lease }
+    pub(crate) fn new(leases: Leases, lease: Lease, account: &Account) -> Self {
+        Self { leases, lease, account: account.clone() }
     }
 
     fn run(self) {
@@ -49,7 +51,7 @@ impl Undo {
             tracing::info!(%key, "the client is gone: its lease is released");
             for attempt in 1..=RELEASES_MAX {
                 match self.leases.release(&self.lease).await {
-                    Ok(_) => return,
+                    Ok(_) => return self.account.ended(self.lease.id()),
                     Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
                 }
             }

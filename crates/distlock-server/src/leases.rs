@@ -12,7 +12,8 @@ use distlock::{ClaimId, End, Error, Key, Leases, Turn};
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath};
 use crate::delivery::{Transit, Undo};
-use crate::limits::{Leased, TTL, span};
+use crate::ledger::Leased;
+use crate::limits::{TTL, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
 use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, RenewRequest, millis};
@@ -61,24 +62,24 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
     let wish = Wish::read(&app, key, request, || format!("http@{}", peer.ip()))?;
-    app.limits.may_lease(&caller)?;
+    let account = app.limits.account(&caller);
+    let slot = account.slot(wish.id)?;
     let _waiting = match wish.wait.is_zero() {
         true => None,
-        false => Some((app.limits.wait(&caller)?, app.metrics.waiting())),
+        false => Some(app.limits.wait(&caller)?),
     };
     let outcome = tokio::select! {
         biased;
         outcome = wish.take() => outcome,
         () = app.stop.cancelled() => Err(Problem::stopping()),
     };
-    app.metrics.acquired(&outcome.as_ref().map(|_| wish.begun.elapsed()));
     match outcome? {
         Taken::Lease { lease, again } => {
-            app.limits.leased(&caller, Leased::new(lease.clone(), wish.leases.clone()));
+            slot.leased(Leased::new(lease.clone(), wish.leases.clone()));
             let status = if again { StatusCode::OK } else { StatusCode::CREATED };
             let answer = wish.answer(status, &lease);
             if !again {
-                transit.carry(Undo::new(wish.leases, lease));
+                transit.carry(Undo::new(wish.leases, lease, account));
             }
             Ok(answer)
         }
@@ -202,18 +203,21 @@ pub(crate) async fn renew(
     caller.may_lock(key.as_str())?;
     let id = lease_id_header(&headers)?;
     let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
-    let leases = app.locks.lease(&key)?.configure(|o| o.ttl(ttl))?;
-    let mut lease = leases.lease_of(id);
-    let renewed = leases.extend(&mut lease).await;
-    app.metrics.renewed(renewed.as_ref().err());
-    match renewed {
+    let account = app.limits.account(&caller);
+    let (leases, known) = match account.known(id, &key) {
+        Some(Leased { lease, leases, .. }) => (leases, Some(lease)),
+        None => (app.locks.lease(&key)?, None),
+    };
+    let leases = leases.configure(|o| o.ttl(ttl))?;
+    let mut lease = known.unwrap_or_else(|| leases.lease_of(id));
+    match leases.extend(&mut lease).await {
         Ok(()) => {
-            app.limits.renewed(&caller, &lease);
+            account.renewed(&lease);
             Ok(answer(StatusCode::OK, &view(&leases, &lease)))
         }
         Err(error) => {
             if matches!(error, Error::NotHeld { .. } | Error::Lost { .. }) {
-                app.limits.ended(&caller, id);
+                account.ended(id);
             }
             Err(Problem::under_an_id(error))
         }
@@ -238,11 +242,13 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
     let id = lease_id_header(&headers)?;
-    let (leases, lease) = match app.limits.ended(&caller, id) {
-        Some(known) if known.lease.key() == &key => (known.leases, known.lease),
-        _ => found(&app, &key, id).await?,
+    let account = app.limits.account(&caller);
+    let (leases, lease) = match account.known(id, &key) {
+        Some(known) => (known.leases, known.lease),
+        None => found(&app, &key, id).await?,
     };
     let end = leases.release(&lease).await.map_err(Problem::under_an_id)?;
+    account.ended(id);
     match end {
         End::Released => Ok(StatusCode::NO_CONTENT.into_response()),
         _ => Err(Problem::gone()),

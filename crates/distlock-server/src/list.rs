@@ -103,6 +103,7 @@ pub(crate) async fn break_hold(
     let operator = app.locks.configure(|o| o.owner(&by).reason(&request.reason))?;
     match operator.break_hold(&key, fence).await {
         Ok(()) => {
+            app.limits.broken(&key, fence);
             tracing::warn!(%key, fence, by, reason = request.reason, "a hold was broken");
             Ok(StatusCode::NO_CONTENT.into_response())
         }

@@ -116,7 +116,6 @@ pub(crate) async fn run(
     })?;
     let operation = Operation::read(&app, pattern, key, request, || format!("http@{}", peer.ip()))?;
     let _waiting = app.limits.wait(&caller)?;
-    let begun = Instant::now();
     let outcome = tokio::select! {
         biased;
         outcome = operation.acquire() => match outcome {
@@ -125,7 +124,6 @@ pub(crate) async fn run(
         },
         () = app.stop.cancelled() => Err(Problem::stopping()),
     };
-    app.metrics.acquired(&outcome.as_ref().map(|_| begun.elapsed()));
     let hold = outcome?;
     tokio::select! {
         biased;
@@ -187,8 +185,9 @@ impl Operation {
         let default = pattern.wait().min(*most.end());
         let wait = span("waitMs", request.wait_ms, default, most)?;
         let most = Duration::ZERO..=OPERATION_MAX;
-        let duration =
-            span("durationMs", request.duration_ms, DURATION_DEFAULT.min(ttl / 2), most)?;
+        // Those who ask for a short lease only mean a short operation.
+        let default = if DURATION_DEFAULT < ttl { DURATION_DEFAULT } else { ttl / 2 };
+        let duration = span("durationMs", request.duration_ms, default, most)?;
         if pattern != Pattern::Watchdog && duration >= ttl {
             let why = "durationMs must be shorter than ttlMs: only the watchdog renews its lease";
             return Err(Problem::invalid(why));

@@ -23,7 +23,7 @@ use tower::Service;
 use crate::delivery::Transit;
 use crate::line::Line;
 use crate::state::{App, Peer};
-use crate::{Config, Error, router};
+use crate::{Config, Error, metrics, router};
 
 /// How long the head of the first request may take.
 const HEAD_MAX: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const HEAD_MAX: Duration = Duration::from_secs(5);
 const IDLE_MAX: Duration = Duration::from_secs(75);
 
 /// The most that the head of a request may take up.
-const HEAD_LEN_MAX: usize = 16 * 1024;
+const HEAD_LEN_MAX: usize = 8 * 1024;
 
 /// How long requests under way may take to end when the service stops.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -82,6 +82,7 @@ impl Server {
         let router = router::router(&app);
         let places = Arc::new(Semaphore::new(app.config.connections_max));
         let connections = TaskTracker::new();
+        connections.spawn(metrics::tidy(Arc::clone(&app)));
         loop {
             let place = tokio::select! {
                 place = Arc::clone(&places).acquire_owned() => place,
@@ -141,13 +142,15 @@ async fn serve(
     app: &App,
 ) {
     let (carried, begun) = (Arc::clone(transit), Arc::clone(seen));
+    let behind_proxy = app.config.behind_proxy;
     let service = service_fn(move |request: Request<Incoming>| {
         begun.store(true, Ordering::Relaxed);
         let mut request = request.map(Body::new);
         if PASSED_ON.iter().any(|name| request.headers().contains_key(*name)) {
             carried.passed_on();
         }
-        request.extensions_mut().insert(Peer(peer));
+        let peer = if behind_proxy { Peer(peer).behind(request.headers()) } else { Peer(peer) };
+        request.extensions_mut().insert(peer);
         request.extensions_mut().insert(Arc::clone(&carried));
         router.clone().call(request)
     });

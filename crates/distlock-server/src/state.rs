@@ -1,14 +1,16 @@
 //! What all requests share: the locks, the choices, the limits, the counters. No lock state.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use distlock::{Locks, Order, Since};
 use tokio_util::sync::CancellationToken;
 
 use crate::Config;
 use crate::compat::states::States;
+use crate::guesses::Guesses;
 use crate::limits::{Limits, WAIT_MAX};
 use crate::metrics::Metrics;
 use crate::summary::Watcher;
@@ -21,6 +23,7 @@ pub(crate) struct App {
     pub(crate) journal: bool,
     pub(crate) config: Config,
     pub(crate) limits: Limits,
+    pub(crate) guesses: Guesses,
     pub(crate) metrics: Metrics,
     pub(crate) states: Option<States>,
     pub(crate) watcher: Watcher,
@@ -30,6 +33,8 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(config: Config, locks: Locks) -> Self {
+        let metrics = Metrics::new();
+        let locks = metrics.of(locks);
         // A store without a journal carries locks all the same.
         let (locks, journal) = match config.journal {
             Some(retention) => match locks.configure(|o| o.journal(retention)) {
@@ -47,7 +52,8 @@ impl App {
             limits: Limits::new(&config),
             states: config.terraform_state.clone().map(States::new),
             config,
-            metrics: Metrics::default(),
+            guesses: Guesses::default(),
+            metrics,
             watcher: Watcher::default(),
             stop: CancellationToken::new(),
         }
@@ -70,5 +76,50 @@ impl App {
 }
 
 /// Where a request came from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
+
+impl Peer {
+    /// Whom the proxy at the other end speaks for: the last that it names itself. What stands
+    /// before that came with the request and may be anybody's invention.
+    pub(crate) fn behind(self, headers: &HeaderMap) -> Self {
+        let named = headers.get_all("x-forwarded-for").iter().next_back();
+        let last = named.and_then(|value| value.to_str().ok()?.rsplit(',').next());
+        match last.map(str::trim).and_then(address) {
+            Some(address) => Self(SocketAddr::new(address, 0)),
+            None => self,
+        }
+    }
+}
+
+/// An address as proxies write it: alone, in brackets, or with a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    let socket = || text.parse().ok().map(|socket: SocketAddr| socket.ip());
+    bare.parse().ok().or_else(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn behind_a_proxy_its_own_word_counts() {
+        let proxy = Peer("10.0.0.1:80".parse().unwrap());
+        let seen = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("x-forwarded-for", value.parse().unwrap());
+            }
+            proxy.behind(&headers).0.ip().to_string()
+        };
+        assert_eq!(seen(&["192.0.2.7"]), "192.0.2.7");
+        assert_eq!(seen(&["8.8.8.8, 192.0.2.7"]), "192.0.2.7");
+        assert_eq!(seen(&["8.8.8.8", "192.0.2.7:4711"]), "192.0.2.7");
+        assert_eq!(seen(&["[2001:db8::1]:80"]), "2001:db8::1");
+        assert_eq!(seen(&["[2001:db8::1]"]), "2001:db8::1");
+        for nothing in [&[][..], &["unknown"], &[""], &["192.0.2.7, "]] {
+            assert_eq!(seen(nothing), "10.0.0.1", "{nothing:?}");
+        }
+    }
+}

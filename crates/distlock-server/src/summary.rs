@@ -6,17 +6,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
-use distlock::Snapshot;
+use distlock::{NoQuorum, NodeHealth, NodeState, Snapshot};
 
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::reader::Reader;
 use crate::state::App;
 use crate::sync::lock;
-use crate::wire::{self, BackendState, Point, Refusals, Summary, millis};
+use crate::wire::{self, BackendState, NodeStanding, Point, Refusals, Summary, millis};
 
 /// A summary that is younger than this is good enough.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// A store that does not answer within this time is down.
+const PROBE_MAX: Duration = Duration::from_secs(3);
 
 /// How many pages of keys are counted; a page has up to 100.
 const PAGES_MAX: usize = 50;
@@ -95,13 +98,16 @@ pub(crate) async fn summary(
 /// Looks at everything once. What cannot be had is left as it was seen last.
 async fn look(app: &App, before: Option<&Summary>) -> Summary {
     let at_ms = now_ms();
-    let mut summary = match count(app).await {
-        Ok(counted) => Summary { at_ms, ..counted },
-        Err(error) => {
-            tracing::warn!(%error, "could not look at the locks");
-            let mut stale = before.cloned().unwrap_or_default();
-            stale.backend.ok = false;
-            Summary { at_ms, ..stale }
+    let backend = backend(app).await;
+    let counted = if backend.ok { Some(count(app).await) } else { None };
+    let mut summary = match counted {
+        Some(Ok(counted)) => Summary { at_ms, backend, ..counted },
+        failed => {
+            if let Some(Err(error)) = failed {
+                tracing::warn!(%error, "could not look at the locks");
+            }
+            let backend = BackendState { ok: false, ..backend };
+            Summary { at_ms, backend, ..before.cloned().unwrap_or_default() }
         }
     };
     let grants = app.watcher.reader.lock().await.read(app, &mut summary).await;
@@ -136,7 +142,10 @@ impl Past {
 }
 
 async fn count(app: &App) -> Result<Summary, distlock::Error> {
-    let mut summary = Summary { backend: backend(app).await?, ..Summary::default() };
+    let mut summary = Summary { listing: app.locks.capabilities().listing, ..Summary::default() };
+    if !summary.listing {
+        return Ok(summary);
+    }
     let mut cursor = None;
     for page in 0.. {
         if page == PAGES_MAX {
@@ -161,9 +170,36 @@ fn add(summary: &mut Summary, seen: &Snapshot) {
     summary.oldest_wait_ms = summary.oldest_wait_ms.max(longest);
 }
 
-async fn backend(app: &App) -> Result<BackendState, distlock::Error> {
-    let health = app.locks.probe().await?;
-    Ok(BackendState { ok: true, warnings: health.warnings, ..BackendState::default() })
+/// How the store is now.
+pub(crate) async fn backend(app: &App) -> BackendState {
+    let state = match tokio::time::timeout(PROBE_MAX, app.locks.probe()).await {
+        Ok(Ok(health)) => {
+            let nodes = health.nodes.iter().map(wire::Node::from).collect();
+            BackendState { ok: true, warnings: health.warnings, nodes, ..BackendState::default() }
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the store is out of reach");
+            BackendState { nodes: nodes_of(&error), ..BackendState::default() }
+        }
+        Err(_) => {
+            tracing::warn!("the store does not answer in time");
+            BackendState::default()
+        }
+    };
+    let up = state.nodes.iter().filter(|node| node.state != NodeStanding::Down).count();
+    let nodes_up = (!state.nodes.is_empty()).then_some(up as u64);
+    BackendState { nodes_up, ..state }
+}
+
+/// The nodes of a quorum that could not decide.
+fn nodes_of(error: &distlock::Error) -> Vec<wire::Node> {
+    let distlock::Error::Backend(fault) = error else { return Vec::new() };
+    let Some(missing) = NoQuorum::of(fault) else { return Vec::new() };
+    let down = missing.faults.iter().map(|(name, _)| (name, NodeState::Down));
+    let up = missing.others.iter().map(|name| (name, NodeState::Up));
+    let mut nodes: Vec<_> = down.chain(up).map(|(n, s)| NodeHealth::new(n, s)).collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    nodes.iter().map(wire::Node::from).collect()
 }
 
 fn now_ms() -> u64 {

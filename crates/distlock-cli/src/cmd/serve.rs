@@ -33,7 +33,8 @@ pub(crate) struct Args {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// Clients come through a proxy, so that a connection that is reset says nothing about them
+    /// Clients come through a proxy: a connection that is reset says nothing about them, and their
+    /// address is the last in X-Forwarded-For
     #[arg(long)]
     behind_proxy: bool,
 

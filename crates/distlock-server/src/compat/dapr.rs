@@ -18,6 +18,7 @@ use super::{derived, label};
 use crate::auth::Caller;
 use crate::body::{collect, parse};
 use crate::delivery::{Transit, Undo};
+use crate::ledger::Leased;
 use crate::limits::BODY_MAX;
 use crate::problem::Problem;
 use crate::state::App;
@@ -86,9 +87,12 @@ pub(crate) async fn lock(
     let leases = leases
         .configure(|o| o.ttl(ttl).owner(owner(&lock.lock_owner)).reason(format!("{MARK}{nonce}")))
         .map_err(Problem::from)?;
-    match leases.try_acquire_as(id(&key, &lock.lock_owner, &nonce)).await {
+    let (id, account) = (id(&key, &lock.lock_owner, &nonce), app.limits.account(&caller));
+    let slot = account.slot(Some(id))?;
+    match leases.try_acquire_as(id).await {
         Ok(lease) => {
-            transit.carry(Undo::new(leases, lease));
+            slot.leased(Leased::new(lease.clone(), leases.clone()));
+            transit.carry(Undo::new(leases, lease, account));
             Ok(Json(Locked { success: true }))
         }
         Err(Error::Held { .. }) => Ok(Json(Locked { success: false })),
@@ -111,14 +115,14 @@ pub(crate) async fn unlock(
     let unlock: Unlock = read(&app, &store, request).await?;
     let key = key(&store, &unlock.resource_id, &unlock.lock_owner)?;
     caller.may_lock(key.as_str())?;
-    let status = release(&app, &key, &unlock.lock_owner).await.unwrap_or_else(|error| {
+    let status = release(&app, &caller, &key, &unlock.lock_owner).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "an unlock of Dapr's failed");
         Status::Failed
     });
     Ok(Json(Unlocked { status: status as u8 }))
 }
 
-async fn release(app: &App, key: &Key, name: &str) -> Result<Status, Error> {
+async fn release(app: &App, caller: &Caller, key: &Key, name: &str) -> Result<Status, Error> {
     let seen = app.locks.inspect(key).await?;
     let Some(holder) = seen.holders.first() else { return Ok(Status::NotThere) };
     let Some(nonce) = nonce(holder, name) else { return Ok(Status::SomebodyElses) };
@@ -126,10 +130,17 @@ async fn release(app: &App, key: &Key, name: &str) -> Result<Status, Error> {
         let o = o.owner(holder.owner.as_str());
         if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
     })?;
-    let Some(lease) = leases.find(id(key, name, nonce)).await? else {
-        return Ok(Status::SomebodyElses);
+    let (id, account) = (id(key, name, nonce), app.limits.account(caller));
+    let lease = match account.known(id, key) {
+        Some(known) => known.lease,
+        None => match leases.find(id).await? {
+            Some(lease) => lease,
+            None => return Ok(Status::SomebodyElses),
+        },
     };
-    match leases.release(&lease).await? {
+    let end = leases.release(&lease).await?;
+    account.ended(id);
+    match end {
         End::Released => Ok(Status::Done),
         // It ended between the two looks.
         _ => Ok(Status::NotThere),

@@ -19,6 +19,7 @@ use super::{derived, label};
 use crate::auth::Caller;
 use crate::body::{self, QueryOf, collect, parse};
 use crate::delivery::{Transit, Undo};
+use crate::ledger::Leased;
 use crate::limits::BODY_MAX;
 use crate::problem::Problem;
 use crate::state::App;
@@ -96,7 +97,8 @@ impl Workspace<'_> {
                 o.ttl(ttl).max_wait(wait).owner(owner).reason(reason).patience(wait)
             })?;
         let _waiting = self.app.limits.wait(self.caller)?;
-        let id = self.id(&info.id);
+        let (id, account) = (self.id(&info.id), self.app.limits.account(self.caller));
+        let slot = account.slot(Some(id))?;
         let again = leases.find(id).await?.is_some();
         let taken = tokio::select! {
             biased;
@@ -105,8 +107,9 @@ impl Workspace<'_> {
         };
         match taken {
             Ok(lease) => {
+                slot.leased(Leased::new(lease.clone(), leases.clone()));
                 if !again {
-                    transit.carry(Undo::new(leases, lease));
+                    transit.carry(Undo::new(leases, lease, account));
                 }
                 Ok(Json(info).into_response())
             }
@@ -134,10 +137,14 @@ impl Workspace<'_> {
         }
         let info: LockInfo = parse(&bytes)?;
         let leases = self.app.locks.lease(&self.key)?;
-        let ended = match leases.find(self.id(&info.id)).await? {
+        let (id, account) = (self.id(&info.id), self.app.limits.account(self.caller));
+        let known = account.known(id, &self.key).map(|known| known.lease);
+        let found = if known.is_some() { known } else { leases.find(id).await? };
+        let ended = match found {
             Some(lease) => self.named(leases, &info)?.release(&lease).await?,
             None => End::Lost(distlock::Reason::Gone),
         };
+        account.ended(id);
         // What is free needs no unlocking; what is somebody else's stays theirs.
         if ended == End::Released || self.app.locks.inspect(&self.key).await?.holders_total == 0 {
             return Ok(StatusCode::OK.into_response());
@@ -161,7 +168,7 @@ impl Workspace<'_> {
         if let Some(holder) = seen.holders.first() {
             let operator = app.locks.configure(|o| o.owner("terraform").reason("force-unlock"))?;
             match operator.break_hold(key, holder.fence).await {
-                Ok(()) | Err(Error::NotHeld { .. }) => {}
+                Ok(()) | Err(Error::NotHeld { .. }) => app.limits.broken(key, holder.fence),
                 Err(error) => return Err(error.into()),
             }
             tracing::warn!(%key, fence = holder.fence, owner = %holder.owner, "forced unlock");

@@ -1,7 +1,10 @@
 //! All locks at a glance, for the cards and lines of a dashboard.
 
+use distlock::{NodeHealth, NodeState};
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use super::millis;
 
 /// All locks at a glance. At most a second old.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
@@ -10,6 +13,8 @@ pub(crate) struct Summary {
     /// When it was made, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) backend: BackendState,
+    /// The store can tell which keys there are. Where it cannot, as in a quorum, none are counted.
+    pub(crate) listing: bool,
     /// Keys that are held.
     pub(crate) held: u64,
     /// Keys that somebody waits for.
@@ -55,7 +60,43 @@ pub(crate) struct BackendState {
     pub(crate) warnings: Vec<String>,
     /// Servers of a quorum that answer; absent for a single store.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub(crate) nodes_up: Option<u64>,
+    /// The servers of a quorum; none for a single store.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One server of a quorum.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Node {
+    /// Its address, without secrets.
+    pub(crate) name: String,
+    pub(crate) state: NodeStanding,
+    /// How long its votes will not count.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) nodes: Option<u64>,
+    #[schema(nullable = false)]
+    pub(crate) quarantined_ms: Option<u64>,
+}
+
+/// Whether a server of a quorum answers and votes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum NodeStanding {
+    Up,
+    Down,
+    /// It answers, but lost its memory: its votes do not count for a while.
+    Quarantined,
+}
+
+impl From<&NodeHealth> for Node {
+    fn from(node: &NodeHealth) -> Self {
+        let (state, left) = match node.state {
+            NodeState::Up => (NodeStanding::Up, None),
+            NodeState::Quarantined(left) => (NodeStanding::Quarantined, Some(left)),
+            _ => (NodeStanding::Down, None),
+        };
+        Self { name: node.name.clone(), state, quarantined_ms: left.map(millis) }
+    }
 }

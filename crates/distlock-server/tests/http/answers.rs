@@ -118,23 +118,3 @@ async fn the_service_says_that_it_is_alive() {
         assert!(!page.text.contains("//cdn") && !page.text.contains("https://"), "{path}");
     }
 }
-
-#[tokio::test]
-async fn what_is_counted_can_be_read() {
-    let service = Service::on(On::Memory).await;
-    let id = service.lease(json!({})).await.is(201).text_of("leaseId");
-    service.lease(json!({})).await.is(409);
-    service.renew(&id).await.is(200);
-    let page = service.get("/metrics").await.is(200);
-    assert!(page.header("content-type").starts_with("text/plain; version=0.0.4"));
-    for line in [
-        "distlock_acquire_total{outcome=\"granted\"} 1",
-        "distlock_acquire_total{outcome=\"refused\"} 1",
-        "distlock_renew_total{outcome=\"renewed\"} 1",
-        "distlock_http_requests_total{class=\"2xx\"} 2",
-        "distlock_waiters 0",
-    ] {
-        assert!(page.text.lines().any(|found| found == line), "{line} in\n{}", page.text);
-    }
-    assert!(!page.text.contains("deploy"), "a key became a label");
-}

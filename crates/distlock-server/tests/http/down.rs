@@ -43,7 +43,7 @@ async fn a_backend_that_is_down_is_unavailable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outcome_that_nobody_knows_is_said_to_be_unknown() {
     let server = RedisServer::start();
-    let url = format!("{}?response_timeout_ms=300", server.url());
+    let url = format!("{}?response_timeout_ms=1500", server.url());
     let service = Service::over(Locks::connect(&url).unwrap(), |_| {}).await;
     let (id, held) = (lease_id(), service.lease(json!({})).await.is(201).text_of("leaseId"));
     server.pause();

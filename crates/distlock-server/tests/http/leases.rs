@@ -73,7 +73,7 @@ async fn permits_are_counted(service: Service) {
 }
 
 async fn a_lost_lease_is_gone(service: Service) {
-    let short = service.lease(json!({"ttlMs": 100})).await.is(201).text_of("leaseId");
+    let short = service.lease(json!({"ttlMs": 1_000})).await.is(201).text_of("leaseId");
     service.until_free().await;
     service.renew(&short).await.is(410);
     service.release(&short).await.is(410);

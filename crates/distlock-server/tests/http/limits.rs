@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{On, PATH, Service, lease_id};
+use crate::support::{ADMIN, Answer, On, PATH, PATIENCE, READER, Service, lease_id, tokens};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_of_a_token_are_bounded() {
@@ -41,15 +41,99 @@ async fn leases_of_a_token_are_bounded() {
         let service = &service;
         async move { service.send("POST", &path, body).await }
     };
-    take("short", 100).await.is(201);
+    take("short", 4_000).await.is(201);
     let long = take(PATH, 60_000).await.is(201).text_of("leaseId");
     take("third", 60_000).await.is(429);
     // What has ended by itself counts no more, nor does what was released.
-    tokio::time::sleep(Duration::from_millis(150)).await;
-    take("third", 60_000).await.is(201);
+    let begun = Instant::now();
+    while take("third", 60_000).await.status != 201 {
+        assert!(begun.elapsed() < PATIENCE, "what has ended still counts");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     take("fourth", 60_000).await.is(429);
     service.release(&long).await.is(204);
     take("fourth", 60_000).await.is(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_asked_for_at_the_same_time_are_bounded_exactly() {
+    const MAX: usize = 5;
+    let service = Service::with(On::Redis, |config| config.leases_max = MAX).await;
+    let take = |key: String, id: Option<String>| {
+        let body = json!({"ttlMs": 60_000, "leaseId": id});
+        let service = &service;
+        async move { service.send("POST", &format!("/api/v1/locks/{key}/leases"), body).await }
+    };
+    for round in 0..3 {
+        // Every second of them lets the service draw the id.
+        let id = |n: usize| n.is_multiple_of(2).then(lease_id);
+        let asked = (0..40).map(|n| take(format!("{round}-{n}"), id(n)));
+        let answers = futures_util::future::join_all(asked).await;
+        let granted: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+        let refused = answers.iter().filter(|answer| answer.status == 429).count();
+        assert_eq!((granted.len(), refused), (MAX, 40 - MAX), "in round {round}");
+        // Whoever repeats a request for a lease that is there is not refused for it.
+        let (key, id) = (granted[0].text_of("key"), granted[0].text_of("leaseId"));
+        take(key, Some(id)).await.is(200);
+        for lease in granted {
+            let path = format!("/api/v1/locks/{}/lease", lease.text_of("key"));
+            let release = service.request("DELETE", &path);
+            let release = release.header("lease-id", lease.text_of("leaseId"));
+            Answer::of(release).await.is(204);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_presents_wrong_tokens_is_not_heard_for_a_while() {
+    let service = Service::with(On::Memory, |config| {
+        config.tokens = tokens();
+        config.behind_proxy = true;
+    })
+    .await;
+    let look = |from: &str, token: &str| {
+        let request = service.request("GET", "/api/v1/locks").header("x-forwarded-for", from);
+        Answer::of(request.bearer_auth(token))
+    };
+    let (guesser, elsewhere) = ("203.0.113.7", "198.51.100.9");
+    look(guesser, READER).await.is(200);
+    let mut refused = None;
+    for guess in 0..50 {
+        let answer = look(guesser, &format!("guess-{guess:020}")).await;
+        match answer.status {
+            401 => assert!(answer.json.get("detail").is_none(), "a hint: {}", answer.text),
+            _ => refused = Some(answer),
+        }
+    }
+    let refused = refused.expect("fifty guesses were heard").is(429);
+    let seconds: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    // A right token that was never seen from there learns nothing, either.
+    look(guesser, ADMIN).await.is(429);
+    // Whoever was right before goes on, and so does everybody elsewhere.
+    look(guesser, READER).await.is(200);
+    look(elsewhere, ADMIN).await.is(200);
+    look(&format!("{guesser}, {elsewhere}"), ADMIN).await.is(200);
+    // Without a token nothing is guessed, and what is open stays open.
+    let bare = service.request("GET", "/api/v1/locks").header("x-forwarded-for", guesser);
+    Answer::of(bare).await.is(401);
+    let health = service.request("GET", "/health").header("x-forwarded-for", guesser);
+    Answer::of(health).await.is(200);
+    let numbers = Answer::of(service.request("GET", "/metrics").bearer_auth(ADMIN)).await.is(200);
+    assert!(numbers.text.contains("distlock_http_refused_tokens_total{outcome=\"not-heard\"}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_word_of_a_client_about_its_address_counts_for_nothing() {
+    let service = Service::with(On::Memory, |config| config.tokens = tokens()).await;
+    let mut statuses = Vec::new();
+    for guess in 0..50 {
+        let request =
+            service.request("GET", "/api/v1/locks").bearer_auth(format!("guess-{guess:020}"));
+        let request = request.header("x-forwarded-for", format!("203.0.113.{guess}"));
+        statuses.push(Answer::of(request).await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

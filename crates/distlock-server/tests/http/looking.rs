@@ -1,10 +1,11 @@
 //! Looking: lists, single keys, the past, events, a summary; and an operator's break.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{KEY, PATH, Service, on_every_store};
+use crate::support::{KEY, PATH, PATIENCE, Service, lease_id, on_every_store};
 
 on_every_store!(
     keys_are_listed_by_prefix_and_page,
@@ -93,8 +94,12 @@ async fn the_past_of_a_key_is_told(service: Service) {
     assert_eq!((&visits[1]["owner"], &visits[1]["state"]), (&json!("first"), &json!("released")));
 }
 
-/// Reads events until one has this name; returns it with its id.
-async fn event(stream: &mut reqwest::Response, text: &mut String, name: &str) -> (String, Value) {
+/// Reads events until one of this key has this name; returns it with its id.
+async fn event(
+    stream: &mut reqwest::Response,
+    text: &mut String,
+    (name, key): (&str, &str),
+) -> (String, Value) {
     let read = async {
         loop {
             while let Some((block, rest)) = text.clone().split_once("\n\n") {
@@ -103,15 +108,17 @@ async fn event(stream: &mut reqwest::Response, text: &mut String, name: &str) ->
                     block.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default()
                 };
                 if field("event: ") == name {
-                    let data = serde_json::from_str(field("data: ")).unwrap();
-                    return (field("id: ").to_owned(), data);
+                    let data: Value = serde_json::from_str(field("data: ")).unwrap();
+                    if data["key"] == key {
+                        return (field("id: ").to_owned(), data);
+                    }
                 }
             }
             let more = stream.chunk().await.unwrap().expect("the stream goes on");
             text.push_str(std::str::from_utf8(&more).unwrap());
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), read).await.expect("the event comes")
+    tokio::time::timeout(PATIENCE, read).await.expect("the event comes")
 }
 
 async fn events_come_as_they_happen_and_again(service: Service) {
@@ -127,24 +134,42 @@ async fn events_come_as_they_happen_and_again(service: Service) {
     let hello = stream.chunk().await.unwrap().unwrap();
     text.push_str(std::str::from_utf8(&hello).unwrap());
     assert!(text.contains("retry:"), "{text}");
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // When that is nobody says, so something happens until it is heard.
+    let heard = AtomicBool::new(false);
+    let knocking = async {
+        while !heard.load(Ordering::Relaxed) {
+            let path = format!("/api/v1/locks/deploy%2Fknock-{}/leases", lease_id());
+            service.send("POST", &path, json!({"owner": "knock", "ttlMs": 200})).await.is(201);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let listening = async {
+        while !text.contains("knock") {
+            let more = stream.chunk().await.unwrap().expect("the stream goes on");
+            text.push_str(std::str::from_utf8(&more).unwrap());
+        }
+        heard.store(true, Ordering::Relaxed);
+    };
+    let both = async { tokio::join!(knocking, listening) };
+    tokio::time::timeout(PATIENCE, both).await.expect("events come");
 
     take(&service, "elsewhere").await;
     let held = service.lease(json!({"owner": "seen"})).await.is(201);
-    let (id, granted) = event(&mut stream, &mut text, "granted").await;
+    let (id, granted) = event(&mut stream, &mut text, ("granted", KEY)).await;
     assert_eq!((&granted["key"], &granted["owner"]), (&json!(KEY), &json!("seen")));
     assert_eq!(granted["fence"], held.number_of("fence"));
     assert_eq!(granted["id"], id.as_str());
     service.release(&held.text_of("leaseId")).await.is(204);
-    let (_, released) = event(&mut stream, &mut text, "released").await;
+    let (_, released) = event(&mut stream, &mut text, ("released", KEY)).await;
     assert_eq!((&released["owner"], &released["fence"]), (&json!("seen"), &granted["fence"]));
     drop(stream);
 
     // Whoever comes back after the grant hears of the release, and not of the grant.
     let request = service.client.get(service.url(path)).header("last-event-id", &id);
     let (mut again, mut text) = (request.send().await.unwrap(), String::new());
-    let (_, first) = event(&mut again, &mut text, "released").await;
+    let (_, first) = event(&mut again, &mut text, ("released", KEY)).await;
     assert_eq!(first["fence"], granted["fence"]);
+    assert!(!text.contains("elsewhere"), "an event of another prefix: {text}");
 }
 
 async fn a_hold_is_broken_only_under_its_fence(service: Service) {

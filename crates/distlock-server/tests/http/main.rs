@@ -10,6 +10,7 @@ mod guarding;
 mod leases;
 mod limits;
 mod looking;
+mod numbers;
 mod patterns;
 mod replicas;
 mod schema;
