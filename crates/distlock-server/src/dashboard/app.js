@@ -28,7 +28,8 @@ let view = "locks";
 let refreshing;
 let changedKeys = new Set();
 
-const table = new Table(board, (key) => { location.hash = `#/lock/${encodeURIComponent(key)}`; });
+const openLock = (key) => { location.hash = `#/lock/${encodeURIComponent(key)}`; };
+const table = new Table(board, openLock, empty);
 const detail = new Detail(board, () => offset, changed);
 /** Sleeps, but not through the moment in which somebody looks again. */
 const sleep = (ms) => new Promise((wake) => {
@@ -47,7 +48,6 @@ function changed() {
   refreshing ??= setTimeout(() => {
     refreshing = undefined;
     table.refresh();
-    empty();
     const circles = cycles(board.locks.values()).length;
     $("cycles").hidden = circles === 0;
     write($("cycles"), String(circles));
@@ -55,17 +55,29 @@ function changed() {
   }, 120);
 }
 
+/** What stands in the place of rows when there are none. */
 function empty() {
-  const nothing = table.shown.length === 0 && board.scans > 0;
-  $("empty").hidden = !nothing;
-  const why = board.locks.size ? "filter" : "none";
-  if (!nothing || $("empty").dataset.why === why) return;
-  $("empty").dataset.why = why;
-  $("empty").replaceChildren(...(why === "none"
-    ? [el("h2", {}, "No locks yet"), el("p", {}, "Take one in a shell, and watch it here:"),
-      command("distlock run demo -- sleep 30")]
-    : [el("h2", {}, "No lock matches"), el("p", {}, "None is like this now.")]));
+  $("empty").hidden = table.shown.length > 0;
+  const wanted = table.wanted;
+  const why = board.scans === 0 ? "loading" : wanted || board.locks.size ? "filter"
+    : board.listing ? "none" : "unlisted";
+  const about = `${why} ${wanted}`;
+  if ($("empty").hidden || $("empty").dataset.about === about) return;
+  $("empty").dataset.about = about;
+  $("empty").className = why === "loading" ? "loading" : "empty";
+  $("empty").replaceChildren(...EMPTY[why](wanted));
 }
+
+const EMPTY = {
+  loading: () => [el("p", {}, "Reading the locks…")],
+  none: () => [el("h2", {}, "No locks yet"), el("p", {}, "Take one in a shell, and watch it here:"),
+    command("distlock run demo -- sleep 30")],
+  unlisted: () => [el("h2", {}, "This store cannot list its locks"),
+    el("p", {}, "What happens from now on shows here. Type a key above to look at it.")],
+  filter: (wanted) => [el("h2", {}, "No lock matches"), el("p", {}, "None is like this now."),
+    wanted ? el("button.look", { type: "button", onclick: () => openLock(wanted) },
+      `Look at the key ${wanted}`) : ""],
+};
 
 async function everSummary() {
   for (;;) {
@@ -73,6 +85,7 @@ async function everSummary() {
       const summary = await api.summary();
       offset = summary.atMs - Date.now();
       link.store(summary.backend, offset);
+      board.listing = summary.listing !== false;
       cards.show(summary);
     });
     await sleep(pace(SUMMARY_EVERY_MS));
@@ -209,6 +222,7 @@ function keys(event) {
 
 theme.setUp();
 cards.setUp();
+empty();
 $("view-locks").addEventListener("click", () => { location.hash = ""; });
 $("view-waits").addEventListener("click", () => { location.hash = "#/waits"; });
 $("token-open").addEventListener("click", () => {

@@ -5,6 +5,10 @@ import * as api from "./api.js";
 /** How many pages are read at most; a page has up to 100 locks. */
 const PAGES_MAX = 200;
 
+/** How many keys are looked at one by one, where there is no list, and how many at once. */
+const KNOWN_MAX = 200;
+const LOOKS_AT_ONCE = 8;
+
 /** Below this part of a lease its renewal is late, and below this part it is about to be lost. */
 const LATE = 0.5;
 const RISK = 0.25;
@@ -15,10 +19,16 @@ export class Board {
   truncated = false;
   /** How many times the whole was read. */
   scans = 0;
+  /** False where the store cannot say which locks there are, as a quorum cannot. */
+  listing = true;
 
   /** Reads all locks, page by page, and forgets those that are gone. */
   async scan(progress) {
     const begun = performance.now();
+    if (!this.listing) {
+      await this.lookAgain();
+      return performance.now() - begun;
+    }
     let cursor;
     for (let read = 0; read < PAGES_MAX; read += 1) {
       const page = await api.page(cursor);
@@ -32,6 +42,15 @@ export class Board {
     for (const [key, lock] of this.locks) if (lock.seenAt < begun) this.locks.delete(key);
     this.scans += 1;
     return performance.now() - begun;
+  }
+
+  /** Looks at the keys that are known again: there is no list of the others. */
+  async lookAgain() {
+    const keys = [...this.locks.keys()].slice(0, KNOWN_MAX);
+    for (let at = 0; at < keys.length; at += LOOKS_AT_ONCE) {
+      await Promise.all(keys.slice(at, at + LOOKS_AT_ONCE).map((key) => this.look(key)));
+    }
+    this.scans += 1;
   }
 
   /** Looks at one key again. */

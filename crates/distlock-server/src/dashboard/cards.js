@@ -17,6 +17,7 @@ const LINES = [
 ];
 
 const cards = {};
+const dots = el("div.dots", { "aria-hidden": "true" });
 
 /** Puts the cards up, empty. */
 export function setUp() {
@@ -27,13 +28,17 @@ export function setUp() {
     cards[id] = { card, value, note };
   }
   cards.nodes.card.hidden = true;
+  cards.nodes.card.append(dots);
   for (const { id, label } of LINES) {
     const value = el("p.value", {}, "–");
+    const base = svg("path", { class: "base", d: "M0 39.5H150",
+      "vector-effect": "non-scaling-stroke" });
     const line = svg("path", { class: "line", "vector-effect": "non-scaling-stroke" });
     const area = svg("path", { class: "area" });
     const chart = svg("svg", { viewBox: "0 0 150 40", preserveAspectRatio: "none", class: "spark",
-      role: "img", "aria-label": label }, area, line);
-    const card = el("div.card.wide", { "data-card": id }, el("h2", {}, label), value, chart);
+      role: "img", "aria-label": label }, base, area, line);
+    const title = el("h2", {}, label, el("small", {}, "5 min"));
+    const card = el("div.card.wide", { "data-card": id }, title, value, chart);
     cards[id] = { card, value, line, area, chart };
   }
   $("cards").append(...Object.values(cards).map(({ card }) => card));
@@ -42,27 +47,58 @@ export function setUp() {
 /** Shows a summary. */
 export function show(summary) {
   const plus = summary.truncated ? "+" : "";
+  if (summary.listing === false) {
+    // Nobody can count what nobody can list.
+    set("held", "–", "not listed");
+    set("waiting", "–", "not listed");
+    set("oldest", "–", "not listed");
+  } else {
+    counted(summary, plus);
+  }
+  past(summary);
+  nodes(summary.backend);
+  LINES.forEach((line) => draw(line, summary.points));
+  document.title = summary.listing === false ? "distlock"
+    : `${count(summary.held)} held · ${count(summary.waiting)} waiting · distlock`;
+}
+
+function counted(summary, plus) {
   set("held", count(summary.held) + plus, summary.held === 1 ? "key" : "keys");
   set("waiting", count(summary.waiting) + plus, summary.contended
     ? `for ${count(summary.contended)} ${summary.contended === 1 ? "key" : "keys"}` : "nobody",
   summary.waiting > 0 ? "busy" : "");
   set("oldest", span(summary.oldestWaitMs),
     summary.oldestWaitMs === undefined ? "nobody waits" : "and waiting");
+}
+
+function past(summary) {
   const { lost24h } = summary;
   set("lost", lost24h === undefined ? "–" : count(lost24h),
     lost24h === undefined ? "no journal here" : lost24h ? "holds" : "none",
     lost24h ? "bad" : "");
   set("p95", span(summary.waitP95Ms),
     summary.waitP95Ms === undefined ? "no grants seen" : "of all grants");
-  const { nodes, nodesUp } = summary.backend;
-  cards.nodes.card.hidden = nodes === undefined;
-  if (nodes !== undefined) {
-    const majority = Math.floor(nodes / 2) + 1;
-    set("nodes", `${nodesUp} of ${nodes}`, `${majority} make a quorum`,
-      nodesUp < majority ? "bad" : nodesUp < nodes ? "busy" : "");
+}
+
+/** The nodes of a quorum: a dot each, and by name those that do not vote. */
+function nodes({ nodes: all = [], nodesUp: up = 0 }) {
+  cards.nodes.card.hidden = all.length === 0;
+  const majority = Math.floor(all.length / 2) + 1;
+  const idle = all.filter((node) => node.state !== "up");
+  if (all.length) {
+    const voting = all.length - idle.length;
+    set("nodes", `${up} of ${all.length}`, `${majority} make a quorum`,
+      voting < majority ? "bad" : idle.length ? "busy" : "");
+    dots.replaceChildren(...all.map((node) =>
+      el("i", { "data-state": node.state, title: `${node.name}: ${node.state}` })));
   }
-  LINES.forEach((line) => draw(line, summary.points));
-  document.title = `${count(summary.held)} held · ${count(summary.waiting)} waiting · distlock`;
+  $("nodes").hidden = idle.length === 0;
+  const texts = idle.map((node) => (node.state === "quarantined"
+    ? `${node.name} lost its memory and abstains for ${span(node.quarantinedMs)}`
+    : `${node.name} is down`));
+  if (texts.join() === [...$("nodes").children].map((item) => item.textContent).join()) return;
+  $("nodes").replaceChildren(...idle.map((node, at) =>
+    el("li", { "data-state": node.state }, texts[at])));
 }
 
 function set(id, value, note, tone = "") {

@@ -142,13 +142,11 @@ function queue(lock, past) {
   const hold = median(past.map((visit) => visit.heldMs).filter((ms) => ms !== undefined));
   const held = lock.holders[0]?.heldMs ?? 0;
   const rows = lock.waiters.slice(0, QUEUE_MAX).map((waiter) => {
-    const ahead = hold === undefined ? undefined
-      : Math.max(0, hold - held) + (waiter.position - 1) * hold;
     return el("tr", {}, el("td", {}, String(waiter.position)),
       el("td.wrap", {}, waiter.owner,
         waiter.reason ? el("span.reason", {}, waiter.reason) : null),
       el("td", {}, span(waiter.waitedMs)),
-      el("td", {}, estimate(ahead)));
+      el("td", {}, estimate(waiter.position - 1, hold, held)));
   });
   const more = lock.waitersTotal - rows.length;
   return section(`Queue, ${count(lock.waitersTotal)}`,
@@ -156,10 +154,11 @@ function queue(lock, past) {
     more > 0 ? el("p.soft", {}, `and ${count(more)} more`) : null);
 }
 
-function estimate(ms) {
-  if (ms === undefined) return "–";
-  // The holder takes longer than holders usually do.
-  return ms > 0 ? `about ${span(ms)}` : "overdue";
+function estimate(ahead, hold, held) {
+  if (hold === undefined) return "–";
+  if (held < hold) return `about ${span(hold - held + ahead * hold)}`;
+  // The holder takes longer than holders usually do: when it ends nobody can say.
+  return ahead ? `${span(ahead * hold)} after #1` : "overdue";
 }
 
 function history(past) {

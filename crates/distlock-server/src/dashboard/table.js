@@ -37,9 +37,10 @@ export class Table {
   /** The key that the keyboard is at. */
   at = undefined;
 
-  constructor(board, open) {
+  constructor(board, open, chosen) {
     this.board = board;
     this.open = open;
+    this.chosen = chosen;
     this.head();
     this.segments();
     $("filter").addEventListener("input", () => {
@@ -48,7 +49,15 @@ export class Table {
     });
     addEventListener("scroll", () => this.draw(), { passive: true });
     addEventListener("resize", () => this.draw());
+    $("filter").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && this.wanted) this.open(this.wanted);
+    });
     $("rows").addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** The key that somebody has typed, if none that is shown is like it. */
+  get wanted() {
+    return this.shown.length === 0 ? $("filter").value.trim() : "";
   }
 
   head() {
@@ -116,6 +125,7 @@ export class Table {
     write($("count"), found.length === whole ? `${count(whole)}${more} locks`
       : `${count(found.length)} of ${count(whole)}${more}`);
     this.draw();
+    this.chosen();
   }
 
   /** Makes the rows that are on the screen, and lets go of the others. */
@@ -225,7 +235,7 @@ function move(row, lock) {
   const holder = first(lock);
   write(row.held, holder ? span(heldFor(lock, holder)) : "–");
   const remaining = holder && left(lock, holder);
-  const end = remaining === undefined ? "no end" : `${span(remaining)} left`;
+  const end = remaining === undefined ? "no end" : remaining ? `${span(remaining)} left` : "over";
   write(row.left, holder ? end : "free");
   const scale = holder ? part(lock, holder) : 0;
   row.fill.style.transform = `scaleX(${scale.toFixed(4)})`;

@@ -48,8 +48,9 @@ export function timeline(visits, nowMs) {
     return el("div.lane", {},
       el("span.who", { title: owner }, owner), el("div.track", {}, ...bars));
   });
-  const axis = el("div.axis", {}, el("span", {}, clock(from)),
-    el("span", {}, span(nowMs - from)), el("span", {}, "now"));
+  const ago = (ms) => el("span", { title: clock(nowMs - ms) }, `${span(ms)} ago`);
+  const axis = el("div.axis", {}, ago(nowMs - from), ago((nowMs - from) / 2),
+    el("span", {}, "now"));
   const rest = owners.length - LANES_MAX;
   const label = `Timeline of ${recent.length} visits by ${owners.length} owners; the table of the `
     + "past below tells the same";
