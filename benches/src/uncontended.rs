@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use crate::contender::{Contender, Kind};
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, median};
-use crate::server;
+use crate::server::{self, CommandStats};
 
 const TASKS: [usize; 4] = [1, 8, 64, 512];
 
@@ -104,25 +104,33 @@ async fn cycles(contender: Contender, task: usize, until: Instant) -> u32 {
     }
 }
 
-/// One contender alone, so many cycles: prints CPU microseconds of client and server per cycle.
+/// One contender alone, so many cycles: prints microseconds per cycle, of CPU and of the clock.
 /// For profilers, and for machines too busy for wall-clock times.
-pub(crate) fn work(name: &str, tasks: usize, cycles: u32) {
+pub(crate) fn work(name: &str, flavor: Flavor, tasks: usize, keys: usize, cycles: u32) {
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).expect("a contender");
     let server = RedisServer::start();
-    let runtime = Flavor::TwoWorkers.runtime();
+    let runtime = flavor.runtime();
     let contender = runtime.block_on(Contender::connect(kind, &server.url()));
     let each = cycles / tasks as u32;
     runtime.block_on(times(contender.clone(), 0, 1));
+    let calls = CommandStats::read(&server);
     let before = (cpu_seconds(), server::cpu_seconds(&server));
+    let start = Instant::now();
     let handles: Vec<_> =
-        (0..tasks).map(|task| runtime.spawn(times(contender.clone(), task, each))).collect();
+        (0..tasks).map(|task| runtime.spawn(times(contender.clone(), task % keys, each))).collect();
     for handle in handles {
         runtime.block_on(handle).expect("no task panics");
     }
+    let wall = start.elapsed().as_secs_f64();
     let after = (cpu_seconds(), server::cpu_seconds(&server));
     let per_cycle = |spent: f64| spent * 1e6 / f64::from(each) / tasks as f64;
-    let (client, server) = (per_cycle(after.0 - before.0), per_cycle(after.1 - before.1));
-    println!("{name} {tasks} tasks: client {client:.2} us, server {server:.2} us per cycle");
+    let (client, served) = (per_cycle(after.0 - before.0), per_cycle(after.1 - before.1));
+    let (wall, sent) = (per_cycle(wall), CommandStats::read(&server).sent_since(&calls));
+    let sent = sent as f64 / f64::from(each) / tasks as f64;
+    println!(
+        "{name} {tasks} tasks, per cycle: client {client:.2} us, server {served:.2} us, \
+         all {wall:.2} us, {sent:.2} scripts"
+    );
 }
 
 async fn times(contender: Contender, task: usize, times: u32) {

@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::round::Flavor;
 use crate::{crowd, handover, quorum, renewal, sqlite, uncontended};
 
 /// A worker process as its parent sees it. It dies with this value.
@@ -74,8 +75,9 @@ pub(crate) fn run(args: &[String]) {
         ["renewal", contender, url, leases, span_ms] => {
             renewal::work(contender, url, number(leases), number(span_ms));
         }
-        ["cycles", contender, tasks, cycles] => {
-            uncontended::work(contender, number(tasks), number(cycles));
+        ["cycles", contender, runtime, tasks, keys, cycles] => {
+            let flavor = if runtime == "ct" { Flavor::CurrentThread } else { Flavor::TwoWorkers };
+            uncontended::work(contender, flavor, number(tasks), number(keys), number(cycles));
         }
         ["quorum", contender, cycles] => quorum::work(contender, number(cycles)),
         ["file", url, name, span_ms] => sqlite::work(url, name, number(span_ms)),

@@ -28,7 +28,8 @@ fn locks(url: &str, replicas: u32) -> Locks {
 #[tokio::test]
 async fn a_grant_counts_when_the_replica_has_it() {
     let (primary, replica) = with_replica();
-    let locks = locks(&primary.url(), 1);
+    // Patient: a busy machine keeps a replica waiting, too.
+    let locks = locks(&format!("{}?response_timeout_ms=20000", primary.url()), 1);
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     assert_eq!(guard.replicas(), 1);
     assert!(replica.command(&["EXISTS", "distlock:{k}"]).starts_with(":1"), "not replicated");

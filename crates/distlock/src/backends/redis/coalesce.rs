@@ -1,9 +1,10 @@
 //! Calls of the same instant go out together: one script for many keys.
 //!
-//! A few calls go by themselves. Whoever comes while they are under way leaves with all others of
-//! the same instant, and when many calls are under way, with all who came until one of them was
-//! back. So one caller pays for one round trip and nothing else, and with many callers the work of
-//! a call, here and at the server, is shared by all who are in it.
+//! A call that comes while none is under way goes by itself. Whoever comes meanwhile leaves with
+//! all others of the same instant, half of all who are around at most, so that the server works on
+//! one half while the other is here; and when many calls are under way, with all who came until one
+//! of them was back. So one caller pays for one round trip and nothing else, and with many callers
+//! the work of a call, here and at the server, is shared by all who are in it.
 //!
 //! Only the usual case goes together: a claim on the whole of a free key, and its release while
 //! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
@@ -25,7 +26,7 @@ use super::{FENCE_LIFE_MS, Inner, wire};
 use crate::sync::lock;
 
 /// How many calls are under way by themselves before others go together.
-const ALONE_MAX: usize = 2;
+const ALONE_MAX: usize = 1;
 
 /// How many calls are under way before others wait for one to come back. More than go by
 /// themselves, so that somebody is always there to send those who wait.
@@ -33,6 +34,12 @@ const FLIGHTS_MAX: usize = 16;
 
 /// How many keys one script takes on. The server does nothing else meanwhile.
 const SEATS_MAX: usize = 64;
+
+/// The fewest that are worth a call of their own while others are under way.
+const SEATS_MIN: usize = 8;
+
+/// How many calls may be under way before one has to be worth it.
+const SMALL_FLIGHTS_MAX: usize = 4;
 
 /// How many keys, by hash, are remembered as wanted by several.
 const BUSY_KEYS: usize = 1024;
@@ -48,6 +55,8 @@ pub(super) struct Together {
 #[derive(Debug, Default)]
 struct Gate {
     flights: usize,
+    /// Who is under way with others.
+    seated: usize,
     asks: VecDeque<Passenger<AskText>>,
     releases: VecDeque<Passenger<()>>,
     /// Somebody is about to leave and takes along whoever comes until then.
@@ -64,10 +73,17 @@ struct Passenger<T> {
     reply: oneshot::Sender<Result<Option<u64>, Fault>>,
 }
 
-#[derive(Debug)]
+/// What of an ask is the same for most who ask at the same time.
+#[derive(Debug, PartialEq, Eq)]
 struct AskText {
     text: String,
     ttl_ms: u64,
+}
+
+/// Who wants to be sent with others.
+enum Seat {
+    Ask(Passenger<AskText>),
+    Release(Passenger<()>),
 }
 
 /// How a call goes out.
@@ -86,6 +102,16 @@ impl Default for Together {
 }
 
 impl Together {
+    /// A call by itself, if few are under way.
+    fn alone(&self) -> Option<Flight<'_>> {
+        let mut gate = lock(&self.gate);
+        if gate.flights >= ALONE_MAX {
+            return None;
+        }
+        gate.flights += 1;
+        Some(Flight(self))
+    }
+
     fn busy(&self, key: &Key) -> &AtomicBool {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -96,12 +122,14 @@ impl Together {
 impl Inner {
     /// Asks, together with others if there are any.
     pub(super) async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
-        let usual = ask.is_exclusive() && ask.fence_floor.is_none();
         let key = &ask.claim.key;
-        let turn = self.turn(usual, key, |gate, reply| {
+        if !ask.is_exclusive() || ask.fence_floor.is_some() {
+            return Box::pin(self.ask(ask)).await;
+        }
+        let turn = self.turn(key, |reply| {
             let what =
                 AskText { text: wire::ask_text(ask, &self.client), ttl_ms: wire::ttl_ms(ask) };
-            gate.asks.push_back(self.passenger(key, ask.claim.id, what, reply));
+            Seat::Ask(self.passenger(key, ask.claim.id, what, reply))
         });
         let flight = match turn {
             Turn::Alone(flight) => flight,
@@ -110,7 +138,12 @@ impl Inner {
                 None => None,
             },
         };
-        let answer = self.ask(ask).await;
+        if self.together.busy(key).load(Ordering::Relaxed) {
+            // Whoever lets go of it goes first: many wait for that, and nobody for this.
+            tokio::task::yield_now().await;
+        }
+        // Boxed, so that those who go together do not carry it along.
+        let answer = Box::pin(self.ask(ask)).await;
         drop(flight);
         let wanted = matches!(&answer, Ok(Answer::Busy(_)));
         self.together.busy(key).store(wanted, Ordering::Relaxed);
@@ -124,11 +157,11 @@ impl Inner {
         how: How,
     ) -> Result<Outcome, Fault> {
         let claim = match target {
-            Target::Claim(claim) if how == How::default() => Some(claim),
-            _ => None,
+            Target::Claim(claim) if how == How::default() => claim,
+            _ => return Box::pin(self.give_up(target, how)).await,
         };
-        let turn = self.turn(claim.is_some(), target.key(), |gate, reply| {
-            gate.releases.extend(claim.map(|c| self.passenger(&c.key, c.id, (), reply)));
+        let turn = self.turn(&claim.key, |reply| {
+            Seat::Release(self.passenger(&claim.key, claim.id, (), reply))
         });
         let _flight = match turn {
             Turn::Alone(flight) => flight,
@@ -137,7 +170,7 @@ impl Inner {
                 None => None,
             },
         };
-        self.give_up(target, how).await
+        Box::pin(self.give_up(target, how)).await
     }
 
     /// What those who went together hear.
@@ -168,31 +201,25 @@ impl Inner {
         Passenger { main: self.namespace.main(key), id, what, reply }
     }
 
-    /// Whether a call goes by itself, or with others, whom `join` adds it to.
+    /// Whether a call goes by itself, or with others, among whom it gets this seat.
     fn turn(
         self: &Arc<Self>,
-        usual: bool,
         key: &Key,
-        join: impl FnOnce(&mut Gate, oneshot::Sender<Result<Option<u64>, Fault>>),
+        seat: impl FnOnce(oneshot::Sender<Result<Option<u64>, Fault>>) -> Seat,
     ) -> Turn<'_> {
         if self.namespace.fence_of_all().is_none() {
             return Turn::Alone(None);
         }
-        let usual = usual && !self.together.busy(key).load(Ordering::Relaxed);
-        let mut gate = lock(&self.together.gate);
-        if gate.flights < ALONE_MAX {
-            gate.flights += 1;
-            return Turn::Alone(Some(Flight(&self.together)));
+        if let Some(flight) = self.together.alone() {
+            return Turn::Alone(Some(flight));
         }
         match Handle::try_current() {
-            Ok(home) if usual => {
+            Ok(home) if !self.together.busy(key).load(Ordering::Relaxed) => {
                 let (reply, answer) = oneshot::channel();
-                join(&mut gate, reply);
-                if gate.flights < FLIGHTS_MAX && !gate.boarding {
-                    gate.flights += 1;
-                    gate.boarding = true;
-                    drop(gate);
-                    home.spawn(fly_on(Slot { inner: Arc::clone(self), free: false }));
+                // Written down before the gate is locked: many come at the same time.
+                let seat = seat(reply);
+                if lock(&self.together.gate).wait(seat) {
+                    home.spawn(fly_on(Slot::new(self)));
                 }
                 Turn::With(answer)
             }
@@ -211,24 +238,58 @@ impl Drop for Flight<'_> {
 }
 
 impl Gate {
-    /// As many as fit into one call, first those who let go. Whoever has left meanwhile stays out.
+    /// Somebody waits from now on. True if somebody has to send him.
+    fn wait(&mut self, seat: Seat) -> bool {
+        match seat {
+            Seat::Ask(passenger) => self.asks.push_back(passenger),
+            Seat::Release(passenger) => self.releases.push_back(passenger),
+        }
+        self.call()
+    }
+
+    /// True if a call is to leave from now on.
+    fn call(&mut self) -> bool {
+        let leaves = !self.boarding && self.may_leave();
+        if leaves {
+            self.flights += 1;
+            self.boarding = true;
+        }
+        leaves
+    }
+
+    /// Those who go into one call, first those who let go. Whoever has left meanwhile stays out.
     fn board(&mut self) -> Cabin {
-        let mut seats = SEATS_MAX;
-        let releases = board(&mut self.releases, &mut seats);
-        let asks = board(&mut self.asks, &mut seats);
+        let all = self.seated + self.asks.len() + self.releases.len();
+        let seats = all.div_ceil(2).clamp(SEATS_MIN, SEATS_MAX);
+        let releases = board(&mut self.releases, seats, |_, _| true);
+        // One ask is written for all: whoever asks for something else is next.
+        let asks = board(&mut self.asks, seats - releases.len(), |one, other| one == other);
         Cabin { releases, asks }
+    }
+
+    /// A few may go with whatever there is. Beyond that it has to be worth a call of its own, or
+    /// waits for one that comes back.
+    fn may_leave(&self) -> bool {
+        let flights_max = match self.asks.len() + self.releases.len() {
+            0 => 0,
+            1..SEATS_MIN => SMALL_FLIGHTS_MAX,
+            _ => FLIGHTS_MAX,
+        };
+        self.flights < flights_max
     }
 }
 
-fn board<T>(waiting: &mut VecDeque<Passenger<T>>, seats: &mut usize) -> Vec<Passenger<T>> {
-    let mut boarded = Vec::with_capacity(waiting.len().min(*seats));
-    while *seats > 0
-        && let Some(passenger) = waiting.pop_front()
+fn board<T>(
+    waiting: &mut VecDeque<Passenger<T>>,
+    seats: usize,
+    together: impl Fn(&T, &T) -> bool,
+) -> Vec<Passenger<T>> {
+    let mut boarded: Vec<Passenger<T>> = Vec::with_capacity(waiting.len().min(seats));
+    while boarded.len() < seats
+        && let Some(next) = waiting.front()
+        && boarded.first().is_none_or(|first| together(&first.what, &next.what))
     {
-        if !passenger.reply.is_closed() {
-            boarded.push(passenger);
-            *seats -= 1;
-        }
+        boarded.extend(waiting.pop_front().filter(|passenger| !passenger.reply.is_closed()));
     }
     boarded
 }
@@ -244,9 +305,9 @@ impl Cabin {
         self.releases.len() + self.asks.len()
     }
 
-    fn first_id(&self) -> Option<ClaimId> {
-        let release = self.releases.first().map(|passenger| passenger.id);
-        release.or(self.asks.first().map(|passenger| passenger.id))
+    fn ids(&self) -> impl Iterator<Item = ClaimId> {
+        let released = self.releases.iter().map(|release| release.id);
+        released.chain(self.asks.iter().map(|ask| ask.id))
     }
 
     /// Adds `KEYS` and `ARGV` of many.lua.
@@ -257,11 +318,14 @@ impl Cabin {
             cmd.arg(main);
         }
         cmd.arg(self.releases.len()).arg(fence_life_ms);
-        for release in &self.releases {
-            cmd.arg(&wire::hex(release.id)[..]);
-        }
-        for ask in &self.asks {
-            cmd.arg(&wire::hex(ask.id)[..]).arg(&ask.what.text).arg(ask.what.ttl_ms);
+        match self.asks.first().map(|ask| &ask.what) {
+            Some(AskText { text, ttl_ms }) => cmd.arg(text).arg(*ttl_ms),
+            None => cmd.arg("").arg(0),
+        };
+        let mut word = [b' '; 33];
+        for id in self.ids() {
+            word[..32].copy_from_slice(&wire::hex(id));
+            cmd.arg(&word[..]);
         }
     }
 
@@ -280,18 +344,31 @@ impl Cabin {
 struct Slot {
     inner: Arc<Inner>,
     free: bool,
+    /// Who is in the call.
+    seated: usize,
 }
 
 impl Slot {
+    fn new(inner: &Arc<Inner>) -> Self {
+        Self { inner: Arc::clone(inner), free: false, seated: 0 }
+    }
+
     /// Those who leave now; if there are none, the slot is free.
     fn board(&mut self) -> Option<Cabin> {
         let mut gate = lock(&self.inner.together.gate);
         gate.boarding = false;
+        gate.seated -= std::mem::take(&mut self.seated);
         let cabin = gate.board();
         if cabin.len() == 0 {
             gate.flights -= 1;
             self.free = true;
             return None;
+        }
+        self.seated = cabin.len();
+        gate.seated += self.seated;
+        if gate.call() {
+            drop(gate);
+            tokio::spawn(fly_on(Slot::new(&self.inner)));
         }
         Some(cabin)
     }
@@ -314,6 +391,7 @@ impl Drop for Slot {
             {
                 let mut gate = lock(&self.inner.together.gate);
                 gate.flights -= 1;
+                gate.seated -= self.seated;
                 gate.boarding = false;
             }
             // Only then: whoever comes from now on does not rely on this one any more.
@@ -335,7 +413,7 @@ async fn fly_on(mut slot: Slot) {
 }
 
 async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
-    let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.first_id()) else {
+    let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next()) else {
         return Ok(());
     };
     let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);

@@ -10,6 +10,8 @@ use sha1_smol::Sha1;
 pub(super) struct Script {
     text: String,
     hash: String,
+    /// How many arguments and bytes a call is likely to have.
+    room: (usize, usize),
 }
 
 /// Adds the number of keys, the keys and the arguments to a call.
@@ -51,7 +53,8 @@ script!(
     "law.lua",
     "release.lua"
 );
-script!(MANY, UNLESS_FULL, "many.lua");
+pub(super) static MANY: LazyLock<Script> =
+    LazyLock::new(|| Script::new(UNLESS_FULL, &[include_str!("lua/many.lua")]).with_room(80, 4096));
 script!(RENEW, EVEN_IF_FULL, "renew.lua");
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
@@ -70,12 +73,17 @@ impl Script {
     fn new(flags: &str, parts: &[&str]) -> Self {
         let text = format!("{flags}{}", parts.concat());
         let hash = Sha1::from(&text).digest().to_string();
-        Self { text, hash }
+        Self { text, hash, room: (16, 512) }
+    }
+
+    /// For calls that are larger than others.
+    fn with_room(self, args: usize, bytes: usize) -> Self {
+        Self { room: (args, bytes), ..self }
     }
 
     /// The call by hash.
     pub(super) fn by_hash(&self, fill: Fill<'_>) -> Cmd {
-        let mut cmd = Cmd::with_capacity(24, 512);
+        let mut cmd = Cmd::with_capacity(self.room.0, self.room.1);
         cmd.arg("EVALSHA").arg(&self.hash);
         fill(&mut cmd);
         cmd
