@@ -75,7 +75,8 @@ pub(crate) async fn create(
     };
     match outcome? {
         Taken::Lease { lease, again } => {
-            slot.leased(Leased::new(lease.clone(), wish.leases.clone()));
+            let leased = Leased::new(lease.clone(), wish.leases.clone());
+            slot.leased(leased.about(&wish.owner, wish.mode));
             let status = if again { StatusCode::OK } else { StatusCode::CREATED };
             let answer = wish.answer(status, &lease);
             if !again {
@@ -204,16 +205,18 @@ pub(crate) async fn renew(
     let id = lease_id_header(&headers)?;
     let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
     let account = app.limits.account(&caller);
-    let (leases, known) = match account.known(id, &key) {
-        Some(Leased { lease, leases, .. }) => (leases, Some(lease)),
-        None => (app.locks.lease(&key)?, None),
+    let (leases, known, about) = match account.known(id, &key) {
+        Some(Leased { lease, leases, about, .. }) => (leases, Some(lease), about),
+        None => (app.locks.lease(&key)?, None, None),
     };
     let leases = leases.configure(|o| o.ttl(ttl))?;
     let mut lease = known.unwrap_or_else(|| leases.lease_of(id));
     match leases.extend(&mut lease).await {
         Ok(()) => {
             account.renewed(&lease);
-            Ok(answer(StatusCode::OK, &view(&leases, &lease)))
+            let (owner, mode) = about.unzip();
+            let body = wire::Lease { owner, mode, ..view(&leases, &lease) };
+            Ok(answer(StatusCode::OK, &body))
         }
         Err(error) => {
             if matches!(error, Error::NotHeld { .. } | Error::Lost { .. }) {

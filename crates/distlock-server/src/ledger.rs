@@ -12,6 +12,7 @@ use distlock::{ClaimId, HeldCount, Key, Lease, Leases};
 
 use crate::problem::Problem;
 use crate::sync::lock;
+use crate::wire::Mode;
 
 /// The ledger of one caller. Clones are the same.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Account {
 pub(crate) struct Leased {
     pub(crate) lease: Lease,
     pub(crate) leases: Leases,
+    /// Whose it is and how it is held, for answers about it.
+    pub(crate) about: Option<(String, Mode)>,
     end: Instant,
     /// Counts among the locks that are held until it is forgotten.
     _held: Arc<HeldCount>,
@@ -34,7 +37,11 @@ impl Leased {
     pub(crate) fn new(lease: Lease, leases: Leases) -> Self {
         let end = Instant::now() + lease.ttl();
         let _held = Arc::new(leases.count_held());
-        Self { lease, leases, end, _held }
+        Self { lease, leases, about: None, end, _held }
+    }
+
+    pub(crate) fn about(self, owner: &str, mode: Mode) -> Self {
+        Self { about: Some((owner.to_owned(), mode)), ..self }
     }
 }
 

@@ -185,7 +185,9 @@ impl IntoResponse for Problem {
             }
         }
         if self.status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer, Basic realm=\"distlock\"");
+            // Basic works as well, but a browser that were told so would ask for a user and a
+            // password before the dashboard can ask for a token.
+            let challenge = HeaderValue::from_static("Bearer realm=\"distlock\"");
             headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response

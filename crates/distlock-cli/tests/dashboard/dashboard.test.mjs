@@ -49,6 +49,50 @@ test("a lock appears and moves, its waiter queues and is let in, and all goes", 
   bob.kill("SIGTERM");
   await gone(row(page, "demo"));
   await shows(page.locator("#empty"), "No locks yet");
+
+  await page.keyboard.press("/");
+  await page.keyboard.type("demo");
+  await shows(page.locator("#empty"), "Look at the key demo");
+  await page.keyboard.press("Enter");
+  await shows(page.locator("#detail .standing"), "free");
+  await shows(page.locator("#detail .list"), "alice");
+  assert.deepEqual(world.complaints, []);
+});
+
+test("a hold that nobody ended is over where the next begins", limit, async () => {
+  const page = await world.open(await world.serve());
+  const alice = world.run("demo", "alice", "-t", "6s", "--kill-after", "1s");
+  await shows(cell(page, "demo", "holder"), "alice");
+  world.run("demo", "bob");
+  await shows(cell(page, "demo", "queue"), "1");
+  alice.kill("SIGKILL");
+  await shows(cell(page, "demo", "holder"), "bob");
+  await row(page, "demo").click();
+  const box = (kind) => page.locator(`#detail .track .visit[data-kind="${kind}"]`).boundingBox();
+  const [lost, held] = [await box("lost"), await box("held")];
+  assert.ok(lost.x + lost.width <= held.x + 4, `${JSON.stringify(lost)} ${JSON.stringify(held)}`);
+  await shows(page.locator("#detail .list"), "vanished");
+  assert.deepEqual(world.complaints, []);
+});
+
+test("a quorum shows its nodes and, as they happen, locks that it cannot list", limit, async () => {
+  const ports = await Promise.all([freePort(), freePort(), freePort()]);
+  const nodes = ports.map((port) => world.spawn("redis-server", ["--port", String(port),
+    "--bind", "127.0.0.1", "--save", "", "--dir", world.folder]));
+  const urls = ports.map((port) => `node=redis://127.0.0.1:${port}`);
+  // Nodes that are down say so at once; the others may be slow.
+  world.store = `quorum:?${urls.join("&")}&node_timeout_ms=5000`;
+  const page = await world.open(await world.serve());
+  const card = page.locator('[data-card="nodes"]');
+  await shows(card, "3 of 3");
+  await shows(page.locator("#empty"), "cannot list");
+  await shows(page.locator("#link"), "live");
+  world.run("demo", "alice");
+  await shows(cell(page, "demo", "holder"), "alice");
+  nodes[1].kill("SIGKILL");
+  await shows(card, "2 of 3");
+  await shows(page.locator("#nodes"), `redis://127.0.0.1:${ports[1]} is down`);
+  await shows(cell(page, "demo", "holder"), "alice");
   assert.deepEqual(world.complaints, []);
 });
 

@@ -110,7 +110,8 @@ async function guarded(work) {
   try {
     await work();
   } catch (error) {
-    if (error.status === 401 || error.status === 403) await letIn(error);
+    const guessed = error.status === 429 && error.message.includes("wrong tokens");
+    if (error.status === 401 || error.status === 403 || guessed) await letIn(error);
     else link.failed(error);
   }
 }
@@ -157,10 +158,7 @@ let asking;
 /** Asks for a token, once however many requests were refused. */
 function letIn(error) {
   asking ??= new Promise((done) => {
-    write($("token-why"), error.status === 403
-      ? `${error.message}. The dashboard needs a token with the scope read or admin.`
-      : api.token.get() ? "That token is not known here."
-        : "It is kept in this tab only, and forgotten with it.");
+    write($("token-why"), whyAsked(error));
     $("token").showModal();
     $("token-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -171,6 +169,13 @@ function letIn(error) {
     $("token").addEventListener("close", () => done(), { once: true });
   }).then(who).finally(() => { asking = undefined; });
   return asking;
+}
+
+function whyAsked({ status, message }) {
+  if (status === 403) return `${message}. The dashboard needs the scope read or admin.`;
+  if (status === 429) return "Too many wrong tokens came from this address: wait a minute.";
+  if (api.token.get()) return "That token is not known here.";
+  return "It is kept in this tab only, and forgotten with it.";
 }
 
 /** Learns what may be done here. */

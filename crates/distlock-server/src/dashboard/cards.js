@@ -80,25 +80,28 @@ function past(summary) {
     summary.waitP95Ms === undefined ? "no grants seen" : "of all grants");
 }
 
-/** The nodes of a quorum: a dot each, and by name those that do not vote. */
-function nodes({ nodes: all = [], nodesUp: up = 0 }) {
+/** The nodes of a quorum: a dot each. By name those that do not vote, and what else to mend. */
+function nodes({ nodes: all = [], nodesUp: up = 0, warnings = [] }) {
   cards.nodes.card.hidden = all.length === 0;
   const majority = Math.floor(all.length / 2) + 1;
   const idle = all.filter((node) => node.state !== "up");
   if (all.length) {
     const voting = all.length - idle.length;
-    set("nodes", `${up} of ${all.length}`, `${majority} make a quorum`,
+    set("nodes", `${up} of ${all.length}`, `${majority} are enough`,
       voting < majority ? "bad" : idle.length ? "busy" : "");
     dots.replaceChildren(...all.map((node) =>
       el("i", { "data-state": node.state, title: `${node.name}: ${node.state}` })));
   }
-  $("nodes").hidden = idle.length === 0;
-  const texts = idle.map((node) => (node.state === "quarantined"
+  const silent = idle.map((node) => ({ state: node.state, text: node.state === "quarantined"
     ? `${node.name} lost its memory and abstains for ${span(node.quarantinedMs)}`
-    : `${node.name} is down`));
-  if (texts.join() === [...$("nodes").children].map((item) => item.textContent).join()) return;
-  $("nodes").replaceChildren(...idle.map((node, at) =>
-    el("li", { "data-state": node.state }, texts[at])));
+    : `${node.name} is down` }));
+  const others = warnings.filter((text) => !all.some((node) => text.startsWith(node.name)));
+  const told = [...silent, ...others.map((text) => ({ state: "warning", text }))];
+  $("nodes").hidden = told.length === 0;
+  const before = [...$("nodes").children].map((item) => item.textContent);
+  if (told.map(({ text }) => text).join() === before.join()) return;
+  $("nodes").replaceChildren(...told.map(({ state, text }) =>
+    el("li", { "data-state": state }, text)));
 }
 
 function set(id, value, note, tone = "") {

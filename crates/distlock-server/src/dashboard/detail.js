@@ -5,7 +5,7 @@ import { age, left } from "./board.js";
 import * as breaking from "./breaking.js";
 import { $, command, el, mark } from "./dom.js";
 import { clock, count, median, shell, span } from "./format.js";
-import { ending, timeline, visitsOf } from "./timeline.js";
+import { ending, isOver, timeline, visitsOf } from "./timeline.js";
 
 const VISITS = 50;
 const QUEUE_MAX = 30;
@@ -163,7 +163,7 @@ function estimate(ahead, hold, held) {
 
 function history(past) {
   if (past === null) return section("Past", el("p.soft", {}, "This store keeps no journal."));
-  const over = (past ?? []).filter((visit) => visit.endedAtMs !== undefined);
+  const over = (past ?? []).filter(isOver);
   if (!over.length) return null;
   const rows = over.map((visit) => el("tr", {},
     el("td", {}, clock(visit.grantedAtMs ?? visit.beganAtMs)),

@@ -122,7 +122,8 @@ export class Table {
     mark($("table"), "aria-rowcount", found.length + 1);
     const whole = this.board.locks.size;
     const more = this.board.truncated ? "+" : "";
-    write($("count"), found.length === whole ? `${count(whole)}${more} locks`
+    const locks = whole === 1 ? "lock" : "locks";
+    write($("count"), found.length === whole ? `${count(whole)}${more} ${locks}`
       : `${count(found.length)} of ${count(whole)}${more}`);
     this.draw();
     this.chosen();
@@ -226,10 +227,10 @@ function fill(row, lock) {
   const [dim, end] = holder ? fence(holder.fence) : ["", "–"];
   write(row.dim, dim);
   write(row.fence, end);
-  mark(row.node, "data-health", lock.health);
-  write(row.mark, { ok: "", late: "renewal late", risk: "about to end" }[lock.health]);
   move(row, lock);
 }
+
+const HEALTH = { ok: "", late: "renewal late", risk: "about to end", over: "not renewed" };
 
 function move(row, lock) {
   const holder = first(lock);
@@ -237,6 +238,9 @@ function move(row, lock) {
   const remaining = holder && left(lock, holder);
   const end = remaining === undefined ? "no end" : remaining ? `${span(remaining)} left` : "over";
   write(row.left, holder ? end : "free");
+  const health = remaining === 0 ? "over" : lock.health;
+  mark(row.node, "data-health", health);
+  write(row.mark, HEALTH[health]);
   const scale = holder ? part(lock, holder) : 0;
   row.fill.style.transform = `scaleX(${scale.toFixed(4)})`;
   mark(row.node, "data-age", age(lock) > 15_000 ? "old" : null);

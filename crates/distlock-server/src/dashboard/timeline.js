@@ -18,6 +18,19 @@ const ENDS = {
 /** What is told of how a visit stands or ended. */
 export const ending = (visit) => ENDS[visit.state] ?? visit.state;
 
+/** True of a visit that neither holds nor waits. */
+export const isOver = (visit) => !["held", "waiting"].includes(visit.state);
+
+/** When nobody told how a hold ended, it ended at the latest when the next one began. */
+function withEnds(visits) {
+  const grants = visits.map((visit) => visit.grantedAtMs).filter((at) => at !== undefined);
+  return visits.map((visit) => {
+    if (visit.state !== "vanished" || visit.endedAtMs !== undefined) return visit;
+    const later = grants.filter((at) => at > (visit.grantedAtMs ?? visit.beganAtMs));
+    return later.length ? { ...visit, endedAtMs: Math.min(...later) } : visit;
+  });
+}
+
 /** Visits of the journal, and those that only the snapshot knows: not everybody keeps a journal. */
 export function visitsOf(lock, visits, nowMs) {
   const known = new Set(visits.map((visit) => visit.fence));
@@ -29,8 +42,8 @@ export function visitsOf(lock, visits, nowMs) {
     ...waiter, state: "waiting", beganAtMs: nowMs - waiter.waitedMs,
   }));
   const now = (state) => visits.filter((visit) => visit.state === state);
-  const over = visits.filter((visit) => !["held", "waiting"].includes(visit.state));
-  return [...holders, ...now("held"), ...waiters, ...now("waiting").reverse(), ...over];
+  return withEnds([...holders, ...now("held"), ...waiters, ...now("waiting").reverse(),
+    ...visits.filter(isOver)]);
 }
 
 /** Draws the lanes. */
@@ -67,7 +80,7 @@ function barsOf(visit, at, nowMs) {
     bars.push(bar("waiting", at(visit.beganAtMs), at(granted ?? end), text));
   }
   if (granted !== undefined) {
-    const held = span(end - granted);
+    const held = (visit.state === "vanished" ? "at most " : "") + span(end - granted);
     const text = `${visit.owner} held ${held}, fence ${visit.fence}: ${ending(visit)}`;
     const kind = ["lost", "broken", "vanished"].includes(visit.state) ? "lost" : visit.state;
     bars.push(bar(kind, at(granted), at(end), text, fence(visit.fence)[1]));

@@ -28,6 +28,7 @@ async fn a_lease_is_granted_renewed_and_released(service: Service) {
 
     let renewed = service.renew(&id).await.is(200);
     assert_eq!(renewed.number_of("fence"), granted.number_of("fence"));
+    assert_eq!(renewed.text_of("owner"), "ci-7");
     assert_eq!(renewed.header("lock-fence"), granted.number_of("fence").to_string());
 
     service.release(&id).await.is(204);

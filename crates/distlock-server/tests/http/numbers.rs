@@ -111,12 +111,12 @@ async fn everything_that_happens_is_counted_under_its_name() {
         ("gauge", "distlock_held{group=\"jobs\"}", 0.0),
         ("gauge", "distlock_waiters{group=\"jobs\"}", 0.0),
         ("counter", "distlock_lost_total{reason=\"gone\",group=\"jobs\"}", 1.0),
+        ("counter", "distlock_renew_total{outcome=\"gone\",group=\"jobs\"}", 3.0),
     ] {
         seen.is(kind, name, value);
     }
     for (kind, name) in [
         ("counter", "distlock_renew_total{outcome=\"renewed\",group=\"jobs\"}"),
-        ("counter", "distlock_renew_total{outcome=\"gone\",group=\"jobs\"}"),
         ("histogram", "distlock_renew_margin_seconds_count{group=\"jobs\"}"),
         ("histogram", "distlock_backend_op_seconds_count{op=\"acquire\"}"),
         ("histogram", "distlock_backend_op_seconds_count{op=\"renew\"}"),

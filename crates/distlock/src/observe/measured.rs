@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use distlock_core::{
     Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -37,13 +37,15 @@ impl Measured {
         Box::pin(poll_fn(move |cx| self.meter.record(|| call.as_mut().poll(cx))))
     }
 
-    /// Counts the answer to a renewal of a hold. Those who wait only show that they live.
+    /// Counts the answer to a renewal of a hold. Those who wait only show that they live, and one
+    /// for the shortest time there is only looks: see [`Leases::find`](crate::Leases::find).
     fn count(&self, renewal: &Renewal, answer: &Result<Standing, Fault>) {
-        if renewal.ticket.is_some() {
+        if renewal.ticket.is_some() || renewal.span <= TTL_MIN {
             return;
         }
         let outcome = match answer {
             Ok(Standing::Held { .. }) => "renewed",
+            Ok(Standing::Waiting(_)) => return,
             Ok(_) => "gone",
             Err(_) => "failed",
         };
