@@ -9,7 +9,7 @@ export function setUp() {
   let theme = NEXT[localStorage.getItem(KEPT)] ? localStorage.getItem(KEPT) : "auto";
   const show = () => {
     mark(document.documentElement, "data-theme", theme === "auto" ? null : theme);
-    write($("theme"), `Theme: ${theme}`);
+    write($("theme-name"), theme);
     mark($("theme"), "aria-label", `Colours: ${theme}. Change`);
   };
   $("theme").addEventListener("click", () => {

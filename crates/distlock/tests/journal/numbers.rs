@@ -47,7 +47,7 @@ impl Numbers {
 #[test]
 fn every_number_is_told_and_no_key_is_a_label() {
     watched(async |seen| {
-        let locks = Locks::memory().configure(|o| o.ttl(ms(90)).place(ms(400))).unwrap();
+        let locks = Locks::memory().configure(|o| o.ttl(ms(1_500)).place(ms(2_000))).unwrap();
         let mut events = locks.events();
         let mutex = locks.mutex("jobs/s3cret-name").unwrap();
         let guard = mutex.lock().await.unwrap();
