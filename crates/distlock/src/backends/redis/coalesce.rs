@@ -9,7 +9,6 @@
 //! Only the usual case goes together: a claim on the whole of a free key, and its release while
 //! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
 
-use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +20,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::faults::{ends_connection, fault};
+use super::gate::{AskText, Cabin, Gate, Passenger, Reply, Seat};
 use super::script::MANY;
 use super::{FENCE_LIFE_MS, Inner, wire};
 use crate::sync::lock;
 
 /// How many calls are under way by themselves before others go together.
 const ALONE_MAX: usize = 1;
-
-/// How many calls are under way before others wait for one to come back. More than go by
-/// themselves, so that somebody is always there to send those who wait.
-const FLIGHTS_MAX: usize = 16;
-
-/// How many keys one script takes on. The server does nothing else meanwhile.
-const SEATS_MAX: usize = 64;
-
-/// The fewest that are worth a call of their own while others are under way.
-const SEATS_MIN: usize = 8;
-
-/// How many calls may be under way before one has to be worth it.
-const SMALL_FLIGHTS_MAX: usize = 4;
 
 /// How many keys, by hash, are remembered as wanted by several.
 const BUSY_KEYS: usize = 1024;
@@ -50,40 +37,6 @@ pub(super) struct Together {
     gate: Mutex<Gate>,
     /// Keys that were not the usual case when they were last asked for.
     busy: Box<[AtomicBool]>,
-}
-
-#[derive(Debug, Default)]
-struct Gate {
-    flights: usize,
-    /// Who is under way with others.
-    seated: usize,
-    asks: VecDeque<Passenger<AskText>>,
-    releases: VecDeque<Passenger<()>>,
-    /// Somebody is about to leave and takes along whoever comes until then.
-    boarding: bool,
-}
-
-/// Somebody who waits to be sent with others. Hears a number, or none if the key is not the usual
-/// case.
-#[derive(Debug)]
-struct Passenger<T> {
-    main: String,
-    id: ClaimId,
-    what: T,
-    reply: oneshot::Sender<Result<Option<u64>, Fault>>,
-}
-
-/// What of an ask is the same for most who ask at the same time.
-#[derive(Debug, PartialEq, Eq)]
-struct AskText {
-    text: String,
-    ttl_ms: u64,
-}
-
-/// Who wants to be sent with others.
-enum Seat {
-    Ask(Passenger<AskText>),
-    Release(Passenger<()>),
 }
 
 /// How a call goes out.
@@ -133,7 +86,7 @@ impl Inner {
         });
         let flight = match turn {
             Turn::Alone(flight) => flight,
-            Turn::With(answer) => match self.landed("acquire", answer).await? {
+            Turn::With(answer) => match self.landed_in_time(answer).await? {
                 Some(fence) => return Ok(Answer::Granted { fence }),
                 None => None,
             },
@@ -173,40 +126,34 @@ impl Inner {
         Box::pin(self.give_up(target, how)).await
     }
 
-    /// What those who went together hear.
+    /// What those who went together hear. Whoever lets go has a deadline of his own.
     async fn landed(
         &self,
         action: &'static str,
         answer: oneshot::Receiver<Result<Option<u64>, Fault>>,
     ) -> Result<Option<u64>, Fault> {
-        match tokio::time::timeout(self.link.patience(), answer).await {
-            Ok(Ok(heard)) => heard,
-            Ok(Err(_)) => Err(Fault::transient(action, "the call was given up before it left")),
-            Err(elapsed) => {
-                // Whoever was about to leave lives on a runtime that does not turn: the next who
-                // comes leaves instead.
-                lock(&self.together.gate).boarding = false;
-                Err(Fault::transient(action, elapsed))
-            }
-        }
+        let mut seat = Unheard { together: &self.together, heard: false };
+        let answer = answer.await;
+        seat.heard = true;
+        answer.map_err(|_| Fault::transient(action, "the call was given up before it left"))?
     }
 
-    fn passenger<T>(
+    /// The same, with a deadline for those who have none.
+    async fn landed_in_time(
         &self,
-        key: &Key,
-        id: ClaimId,
-        what: T,
-        reply: oneshot::Sender<Result<Option<u64>, Fault>>,
-    ) -> Passenger<T> {
+        answer: oneshot::Receiver<Result<Option<u64>, Fault>>,
+    ) -> Result<Option<u64>, Fault> {
+        let landed = self.landed("acquire", answer);
+        let landed = tokio::time::timeout(self.link.patience(), landed).await;
+        landed.map_err(|elapsed| Fault::transient("acquire", elapsed))?
+    }
+
+    fn passenger<T>(&self, key: &Key, id: ClaimId, what: T, reply: Reply) -> Passenger<T> {
         Passenger { main: self.namespace.main(key), id, what, reply }
     }
 
     /// Whether a call goes by itself, or with others, among whom it gets this seat.
-    fn turn(
-        self: &Arc<Self>,
-        key: &Key,
-        seat: impl FnOnce(oneshot::Sender<Result<Option<u64>, Fault>>) -> Seat,
-    ) -> Turn<'_> {
+    fn turn(self: &Arc<Self>, key: &Key, seat: impl FnOnce(Reply) -> Seat) -> Turn<'_> {
         if self.namespace.fence_of_all().is_none() {
             return Turn::Alone(None);
         }
@@ -228,115 +175,28 @@ impl Inner {
     }
 }
 
+/// Somebody who has not heard yet.
+struct Unheard<'a> {
+    together: &'a Together,
+    heard: bool,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if !self.heard {
+            // Whoever was about to leave may live on a runtime that does not turn: the next who
+            // comes leaves instead.
+            lock(&self.together.gate).boarding = false;
+        }
+    }
+}
+
 /// A call that is under way by itself.
 struct Flight<'a>(&'a Together);
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         lock(&self.0.gate).flights -= 1;
-    }
-}
-
-impl Gate {
-    /// Somebody waits from now on. True if somebody has to send him.
-    fn wait(&mut self, seat: Seat) -> bool {
-        match seat {
-            Seat::Ask(passenger) => self.asks.push_back(passenger),
-            Seat::Release(passenger) => self.releases.push_back(passenger),
-        }
-        self.call()
-    }
-
-    /// True if a call is to leave from now on.
-    fn call(&mut self) -> bool {
-        let leaves = !self.boarding && self.may_leave();
-        if leaves {
-            self.flights += 1;
-            self.boarding = true;
-        }
-        leaves
-    }
-
-    /// Those who go into one call, first those who let go. Whoever has left meanwhile stays out.
-    fn board(&mut self) -> Cabin {
-        let all = self.seated + self.asks.len() + self.releases.len();
-        let seats = all.div_ceil(2).clamp(SEATS_MIN, SEATS_MAX);
-        let releases = board(&mut self.releases, seats, |_, _| true);
-        // One ask is written for all: whoever asks for something else is next.
-        let asks = board(&mut self.asks, seats - releases.len(), |one, other| one == other);
-        Cabin { releases, asks }
-    }
-
-    /// A few may go with whatever there is. Beyond that it has to be worth a call of its own, or
-    /// waits for one that comes back.
-    fn may_leave(&self) -> bool {
-        let flights_max = match self.asks.len() + self.releases.len() {
-            0 => 0,
-            1..SEATS_MIN => SMALL_FLIGHTS_MAX,
-            _ => FLIGHTS_MAX,
-        };
-        self.flights < flights_max
-    }
-}
-
-fn board<T>(
-    waiting: &mut VecDeque<Passenger<T>>,
-    seats: usize,
-    together: impl Fn(&T, &T) -> bool,
-) -> Vec<Passenger<T>> {
-    let mut boarded: Vec<Passenger<T>> = Vec::with_capacity(waiting.len().min(seats));
-    while boarded.len() < seats
-        && let Some(next) = waiting.front()
-        && boarded.first().is_none_or(|first| together(&first.what, &next.what))
-    {
-        boarded.extend(waiting.pop_front().filter(|passenger| !passenger.reply.is_closed()));
-    }
-    boarded
-}
-
-/// Those who go together.
-struct Cabin {
-    releases: Vec<Passenger<()>>,
-    asks: Vec<Passenger<AskText>>,
-}
-
-impl Cabin {
-    fn len(&self) -> usize {
-        self.releases.len() + self.asks.len()
-    }
-
-    fn ids(&self) -> impl Iterator<Item = ClaimId> {
-        let released = self.releases.iter().map(|release| release.id);
-        released.chain(self.asks.iter().map(|ask| ask.id))
-    }
-
-    /// Adds `KEYS` and `ARGV` of many.lua.
-    fn fill(&self, cmd: &mut Cmd, fence: &str, fence_life_ms: u64) {
-        cmd.arg(self.len() + 1).arg(fence);
-        let released = self.releases.iter().map(|release| &release.main);
-        for main in released.chain(self.asks.iter().map(|ask| &ask.main)) {
-            cmd.arg(main);
-        }
-        cmd.arg(self.releases.len()).arg(fence_life_ms);
-        match self.asks.first().map(|ask| &ask.what) {
-            Some(AskText { text, ttl_ms }) => cmd.arg(text).arg(*ttl_ms),
-            None => cmd.arg("").arg(0),
-        };
-        let mut word = [b' '; 33];
-        for id in self.ids() {
-            word[..32].copy_from_slice(&wire::hex(id));
-            cmd.arg(&word[..]);
-        }
-    }
-
-    /// Tells everybody what came of it. Whoever has left meanwhile is cleaned up after as usual.
-    fn tell(self, mut heard: impl FnMut() -> Result<Option<u64>, Fault>) {
-        for passenger in self.releases {
-            let _ = passenger.reply.send(heard());
-        }
-        for passenger in self.asks {
-            let _ = passenger.reply.send(heard());
-        }
     }
 }
 

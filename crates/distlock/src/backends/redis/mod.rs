@@ -4,6 +4,7 @@ mod coalesce;
 mod config;
 mod dial;
 mod faults;
+mod gate;
 mod given;
 mod health;
 mod journal;

@@ -5,7 +5,8 @@
 -- are exact and quick; as numbers they are exact below 2^53.
 local number = tonumber
 local time = call('TIME')
-local now_us_text = string.format('%s%06d', time[1], time[2])
+local now_us_text = #time[2] == 6 and time[1] .. time[2]
+  or string.format('%s%06d', time[1], time[2])
 local now_text = string.sub(now_us_text, 1, -4)
 
 -- '..' and tostring print 14 digits only; fences have up to 16.
@@ -14,12 +15,16 @@ local function whole(n)
 end
 
 -- The next number of the counter from which both fences and tickets come, written down at once. All
--- of these are texts; those of one length compare as numbers do.
+-- of these are texts; those of one length compare as numbers do. Where all keys share a counter,
+-- its life begins anew only when the seventh digit has changed, which it does every 1000 seconds.
 local function next_number(at_least)
-  local last = call('SET', fence_key, at_least, 'PX', ARGV[4], 'GET')
-  if last and not (#last == #at_least and last < at_least) then
+  local last = call('SET', fence_key, at_least, 'KEEPTTL', 'GET')
+  local behind = last and #last == #at_least and last < at_least
+  if behind and not KEYS[3] and string.byte(last, 7) == string.byte(at_least, 7) then
+    return at_least
+  elseif last and not behind then
     at_least = whole(math.max(number(last) + 1, number(at_least)))
-    call('SET', fence_key, at_least, 'PX', ARGV[4])
   end
+  call('SET', fence_key, at_least, 'PX', ARGV[4])
   return at_least
 end
