@@ -8,6 +8,7 @@ mod contender;
 mod crowd;
 mod handover;
 mod http;
+mod outage;
 mod proxy;
 mod quorum;
 mod renewal;

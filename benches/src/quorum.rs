@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
 use crate::contender::{COMPARE_AND_DELETE, TTL, next_token, set_if_free};
+use crate::outage;
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, load, median, plain_connection};
 use crate::server;
@@ -42,6 +43,7 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
             report.add(format!("{prefix}quorum5_vs_raw{}", flavor.suffix()), ratio);
         }
     }
+    outage::measure(effort, report);
 }
 
 /// Seconds per cycle by contender, a number a round.

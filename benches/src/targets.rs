@@ -26,7 +26,7 @@ impl std::fmt::Display for Bound {
 }
 
 /// Every promised metric.
-pub(crate) const TARGETS: [(&str, Bound); 22] = [
+pub(crate) const TARGETS: [(&str, Bound); 24] = [
     ("uncontended_1_vs_limit", Bound::AtLeast(0.92)),
     ("uncontended_64_vs_limit", Bound::AtLeast(0.8)),
     ("uncontended_64_vs_rslock", Bound::AtLeast(1.1)),
@@ -45,6 +45,8 @@ pub(crate) const TARGETS: [(&str, Bound); 22] = [
     ("sqlite_handover_p50_ms", Bound::AtMost(10.0)),
     ("idle_waiters_server_core", Bound::AtMost(0.05)),
     ("quorum5_vs_raw", Bound::AtMost(1.5)),
+    ("quorum5_two_killed_p99_rtts", Bound::AtMost(3.0)),
+    ("quorum5_two_paused_p99_rtts", Bound::AtMost(3.0)),
     ("run_vs_flock", Bound::AtMost(3.0)),
     ("http_lease_vs_handwritten", Bound::AtLeast(0.6)),
     ("http_lease_errors", Bound::AtMost(0.0)),

@@ -23,6 +23,9 @@ pub enum Answer {
     Dead,
     /// The store has forgotten what it promised and abstains for this long.
     Quarantined(Duration),
+    /// The [witness](crate::Ask::witness) does not hold: the store has forgotten what it promised.
+    /// Nothing was changed.
+    Forgot,
     /// Refused for the reason inside, by a store of several nodes. Some of them may have granted
     /// the claim, or may still do so: it has to be released before it is asked for again.
     Outvoted(Box<Answer>),

@@ -41,6 +41,9 @@ pub struct Ask {
     pub ttl: Duration,
     /// Mint at least this fence instead of one from the store's clock.
     pub fence_floor: Option<u64>,
+    /// Answer [`Forgot`](crate::Answer::Forgot) unless this claim holds its key: a mark that a
+    /// store loses together with all that it has promised.
+    pub witness: Option<Claim>,
     /// Take a place in the queue if it cannot be granted now. Without it the ask is one-shot and
     /// leaves nothing behind when it is refused.
     pub wait: Option<Wait>,
@@ -60,6 +63,7 @@ impl Ask {
             reentry: None,
             ttl,
             fence_floor: None,
+            witness: None,
             wait: None,
         }
     }

@@ -71,6 +71,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// before the first it still knows at the second. Costs nothing: no message is sent.
     fn epoch(&self) -> u64;
 
+    /// Waits until nothing is under way any more that this client does by itself and nobody waits
+    /// for, for as long as a call may take. A fault means that something still is. Most drivers do
+    /// nothing by themselves.
+    fn drain(&self) -> Pending<'_, ()>;
+
     /// Looks at the store itself.
     fn probe(&self) -> Pending<'_, Health>;
 
@@ -111,6 +116,8 @@ pub struct Capabilities {
     /// All keys share one fence counter, so that any grant tells what was given out before,
     /// whatever for.
     pub one_counter: bool,
+    /// An ask can be made to depend on another claim: [`Ask::witness`].
+    pub witness: bool,
 }
 
 impl Capabilities {
@@ -129,6 +136,7 @@ impl Capabilities {
         listing: true,
         durability: true,
         one_counter: true,
+        witness: true,
     };
 
     /// The first thing that this ask needs and the backend lacks.
@@ -155,6 +163,9 @@ impl Capabilities {
         }
         if ask.wait.is_some() && !self.queue {
             return Some("a queue");
+        }
+        if ask.witness.is_some() && !self.witness {
+            return Some("witnesses");
         }
         None
     }

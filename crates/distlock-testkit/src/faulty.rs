@@ -277,6 +277,10 @@ impl Backend for Faulty {
         self.inner.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.inner.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         request!(self, (), |inner| inner.probe().await)
     }

@@ -339,6 +339,10 @@ impl Backend for Scripted {
         0
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
             match self.called(|at| Call::Probe { at }, |state| state.probe.take()) {

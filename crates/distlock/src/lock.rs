@@ -110,6 +110,7 @@ impl Lock {
             reentry: shape.reentry,
             ttl: settings.lease(),
             fence_floor: None,
+            witness: None,
             wait: None,
         };
         let settings = Arc::clone(settings);

@@ -368,7 +368,8 @@ impl Locks {
 
     /// Ends all locks of this `Locks` and its clones: calls that wait fail with [`Error::Closed`],
     /// guards are lost ([`Reason::Closed`](crate::Reason::Closed)) and released, and dropped ones
-    /// are waited for. Stop the work that they protect first.
+    /// are waited for. So are, for up to 2 s, nodes of a quorum that have not heard of a release
+    /// yet. Stop the work that they protect first.
     ///
     /// # Errors
     ///

@@ -229,6 +229,10 @@ impl Backend for Planted {
         self.inner.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.inner.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.inner.probe()
     }

@@ -277,6 +277,11 @@ impl Record {
         }
     }
 
+    /// True if this claim holds the key.
+    pub fn is_held_by(&self, id: &ClaimId, now: Moment) -> bool {
+        self.holders.get(id).is_some_and(|held| held.until > now && !held.kept)
+    }
+
     /// The largest fence or ticket given out. A store that forgets an [idle](Self::is_idle) record
     /// hands it to the next one.
     pub fn counter(&self) -> u64 {

@@ -42,6 +42,7 @@ pub mod release;
 pub mod semaphore;
 mod support;
 pub mod waiting;
+pub mod witness;
 
 pub use need::Need;
 

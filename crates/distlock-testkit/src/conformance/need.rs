@@ -33,6 +33,8 @@ pub enum Need {
     Listing,
     /// Holds confirmed by replicas.
     Durability,
+    /// Asks that depend on another claim.
+    Witness,
 }
 
 impl Need {
@@ -50,6 +52,7 @@ impl Need {
             Self::Downgrade => offered.downgrade,
             Self::Listing => offered.listing,
             Self::Durability => offered.durability,
+            Self::Witness => offered.witness,
         }
     }
 
@@ -66,6 +69,9 @@ impl Need {
             Self::Order(order) => stage.reader(order),
             Self::Groups => stage.reader(order).grouped("blue"),
             Self::Reentry => stage.mutex().reentering(fresh_reentry()),
+            Self::Witness => {
+                distlock_core::Ask { witness: Some(stage.mutex().claim), ..stage.mutex() }
+            }
             Self::Push => return grant_is_told_by_heartbeat(&stage, &a).await,
             Self::PushBreaks => return break_is_told_by_renewal(&stage, &a).await,
             Self::Downgrade => return downgrade_is_refused(&stage, &a).await,

@@ -134,6 +134,10 @@ impl Backend for Store {
         0
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async { Ok(Health::new("test", "test")) })
     }

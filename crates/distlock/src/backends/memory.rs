@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Clock, Confirmed, Cursor, Entry, EntryId, Fault,
-    Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push, Renewal, Retention,
-    SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, Entry, EntryId,
+    Fault, Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push, Renewal,
+    Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -100,15 +100,36 @@ impl Memory {
 
     /// Runs one verb on the record of `key` and carries out what follows from it.
     fn decide<T>(&self, key: &Key, verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>)) -> T {
-        let mut shelf = self.store.shelf();
-        let now = Now { at: self.store.clock.now(), seed: wall_micros() };
-        let outcome = shelf.change(key, now, verb);
-        shelf.tidy(now);
-        outcome
+        self.store.shelf().decide(key, self.store.now(), verb)
+    }
+
+    fn ask(&self, ask: &Ask) -> Answer {
+        let (mut shelf, now) = (self.store.shelf(), self.store.now());
+        if ask.witness.as_ref().is_some_and(|witness| !shelf.is_held(witness, now)) {
+            return Answer::Forgot;
+        }
+        let take = |record: &mut Record, now| record.acquire(ask, self.client, now);
+        shelf.decide(&ask.claim.key, now, take)
     }
 }
 
 impl Shelf {
+    fn decide<T>(
+        &mut self,
+        key: &Key,
+        now: Now,
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>),
+    ) -> T {
+        let outcome = self.change(key, now, verb);
+        self.tidy(now);
+        outcome
+    }
+
+    fn is_held(&self, claim: &Claim, now: Now) -> bool {
+        let record = self.records.get(&claim.key);
+        record.is_some_and(|record| record.is_held_by(&claim.id, now.at))
+    }
+
     fn change<T>(
         &mut self,
         key: &Key,
@@ -148,6 +169,10 @@ impl Store {
         lock(&self.shelf)
     }
 
+    fn now(&self) -> Now {
+        Now { at: self.clock.now(), seed: wall_micros() }
+    }
+
     /// The time of day by the store's clock.
     fn wall_ms(&self) -> u64 {
         self.origin_ms + self.clock.now().as_micros() / 1000
@@ -181,9 +206,7 @@ impl Backend for Memory {
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
-        Box::pin(async move {
-            Ok(self.decide(&ask.claim.key, |record, now| record.acquire(ask, self.client, now)))
-        })
+        Box::pin(async move { Ok(self.ask(ask)) })
     }
 
     fn renew<'a>(
@@ -245,6 +268,10 @@ impl Backend for Memory {
     /// The store lives as long as its clients.
     fn epoch(&self) -> u64 {
         0
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {

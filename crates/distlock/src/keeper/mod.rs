@@ -56,6 +56,9 @@ const HOMES_MAX: usize = 4;
 /// How long a release may take, and how long `close` waits for the last of them.
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
 
+/// How long `close` waits for what the store goes on with by itself.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
+
 /// How long `close` waits for the journal.
 pub(crate) const FLUSH_MAX: Duration = Duration::from_secs(2);
 
@@ -335,7 +338,9 @@ impl Keeper {
             self.leave_hold(&hold);
         }
         let drained = tokio::time::timeout(RELEASE_MAX, self.until_drained()).await;
-        self.flush(FLUSH_MAX).await;
+        // What the store has acknowledged is over, even if some part of it has not heard of it yet.
+        let settling = tokio::time::timeout(DRAIN_MAX, self.backend.drain());
+        let (_, _) = tokio::join!(settling, self.flush(FLUSH_MAX));
         drained.map_err(|elapsed| self.undrained(elapsed))
     }
 

@@ -116,6 +116,10 @@ impl Backend for Measured {
         self.inner.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.inner.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.time("probe", self.watch(self.inner.probe()))
     }

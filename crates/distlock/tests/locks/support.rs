@@ -154,6 +154,10 @@ impl Backend for Hung {
         self.inner.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.inner.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.inner.probe()
     }

@@ -7,5 +7,7 @@ mod counters;
 mod failures;
 mod kit;
 mod members;
+mod silence;
 mod support;
 mod sweep;
+mod unheard;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::backends::{Memory, Quorum, Redis};
+use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
 use distlock::{Backend, Error, Key, Locks, NoQuorum, NodeState};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
 use distlock_testkit::{Faults, Faulty};
 
-use crate::support::{locks_of, mortals, named, quorum_of};
+use crate::support::{Servers, locks_of, mortals, named, quorum_of};
 
 #[tokio::test(start_paused = true)]
 async fn f54_a_node_that_forgot_does_not_vote_until_its_promises_are_over() {
@@ -32,6 +32,53 @@ async fn f54_a_node_that_forgot_does_not_vote_until_its_promises_are_over() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let next = b.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
     assert!(next.fence() > fence, "{} after {fence}", next.fence());
+}
+
+#[tokio::test(start_paused = true)]
+async fn f54_a_node_that_was_emptied_is_noticed_without_a_new_connection() {
+    let nodes = mortals(3);
+    let (a, b) = (locks_of(&nodes), locks_of(&nodes));
+    drop(b.mutex("warm").unwrap().lock().await.unwrap());
+    nodes[2].set_down(true);
+    let lease = a.mutex("k").unwrap().lock().await.unwrap().into_lease();
+    nodes[2].set_down(false);
+    nodes[1].flush();
+    for _ in 0..5 {
+        let refused = b.mutex("k").unwrap().try_lock().await.unwrap_err();
+        assert!(refused.is_transient(), "{refused} while {lease:?}");
+        let fresh = locks_of(&nodes).mutex("k").unwrap().try_lock().await;
+        assert!(fresh.is_err(), "a client that comes later does not count it either");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    nodes[2].set_down(true);
+    let next = b.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
+    assert!(next.fence() > lease.fence(), "{} after {}", next.fence(), lease.fence());
+}
+
+/// The same on real servers, by the command that does it.
+#[tokio::test]
+async fn f54_a_server_that_was_flushed_does_not_vote() {
+    let servers = Servers::start(3);
+    let options = QuorumOptions::default().node_timeout(Duration::from_secs(20));
+    let locks = || Locks::new(Arc::new(servers.quorum(options)));
+    let (a, b) = (locks(), locks());
+    drop(b.mutex("warm").unwrap().lock().await.unwrap());
+    let lease = a.mutex("k").unwrap().lock().await.unwrap().into_lease();
+    for server in &servers[1..] {
+        while server.command(&["EXISTS", "distlock:{k}"]).contains(":0") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    // As if the third had had no part in it; and the second forgets it.
+    servers[2].command(&["DEL", "distlock:{k}"]);
+    servers[1].command(&["FLUSHALL"]);
+    for _ in 0..5 {
+        let refused = b.mutex("k").unwrap().try_lock().await.unwrap_err();
+        assert!(refused.is_transient(), "{refused} while {lease:?}");
+    }
+    let abstains = servers[1].command(&["EXISTS", "distlock:{.distlock/quorum/quarantine}"]);
+    assert!(abstains.contains(":1"), "{abstains}");
 }
 
 #[tokio::test(start_paused = true)]

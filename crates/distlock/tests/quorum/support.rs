@@ -1,6 +1,7 @@
 //! Nodes to make quorums of: real servers, and memories that can forget.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
@@ -11,6 +12,7 @@ use distlock_core::{
 };
 use distlock_testkit::servers::RedisServer;
 use futures_util::{StreamExt, stream};
+use tokio::sync::watch;
 
 /// Gives nodes names by their sequence.
 pub(crate) fn named(
@@ -53,11 +55,14 @@ impl DerefMut for Servers {
     }
 }
 
-/// A memory that can be out of reach, and that can forget. All its clients share it.
+/// A memory that can be out of reach or hang, and that can forget. All its clients share it.
 #[derive(Debug)]
 pub(crate) struct Mortal {
     clock: Arc<dyn Clock>,
     life: Mutex<Life>,
+    hangs: watch::Sender<bool>,
+    /// How often somebody tried to reach it.
+    calls: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,19 @@ struct Life {
 impl Mortal {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let store = Arc::new(Memory::with_clock(Arc::clone(&clock)));
-        Arc::new(Self { clock, life: Mutex::new(Life { store, epoch: 0, down: false }) })
+        let life = Mutex::new(Life { store, epoch: 0, down: false });
+        let (hangs, calls) = (watch::Sender::new(false), AtomicU64::new(0));
+        Arc::new(Self { clock, life, hangs, calls })
+    }
+
+    /// Whatever it is asked it answers when it hangs no more.
+    pub(crate) fn set_hanging(&self, hangs: bool) {
+        self.hangs.send_replace(hangs);
+    }
+
+    /// How often somebody has tried to reach it so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_down(&self, down: bool) {
@@ -84,11 +101,18 @@ impl Mortal {
         life.epoch += 1;
     }
 
+    /// Loses everything without restarting: nobody who is connected is told.
+    pub(crate) fn flush(&self) {
+        self.life().store = Arc::new(Memory::with_clock(Arc::clone(&self.clock)));
+    }
+
     fn life(&self) -> std::sync::MutexGuard<'_, Life> {
         self.life.lock().unwrap()
     }
 
-    fn store(&self) -> Result<Arc<Memory>, Fault> {
+    async fn store(&self) -> Result<Arc<Memory>, Fault> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.hangs.subscribe().wait_for(|hangs| !hangs).await.unwrap();
         let life = self.life();
         match life.down {
             true => Err(Fault::transient("reach the node", "it is down")),
@@ -103,7 +127,7 @@ impl Backend for Mortal {
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
-        Box::pin(async move { self.store()?.acquire(ask).await })
+        Box::pin(async move { self.store().await?.acquire(ask).await })
     }
 
     fn renew<'a>(
@@ -111,7 +135,7 @@ impl Backend for Mortal {
         batch: &'a [Renewal],
     ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
         Box::pin(stream::iter(batch.iter().enumerate()).then(move |(index, renewal)| async move {
-            let store = match self.store() {
+            let store = match self.store().await {
                 Ok(store) => store,
                 Err(fault) => return (index, Err(fault)),
             };
@@ -122,27 +146,31 @@ impl Backend for Mortal {
     }
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
-        Box::pin(async move { self.store()?.release(target, how).await })
+        Box::pin(async move { self.store().await?.release(target, how).await })
     }
 
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async move { self.store()?.confirm(renewal, replicas).await })
+        Box::pin(async move { self.store().await?.confirm(renewal, replicas).await })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
-        Box::pin(async move { self.store()?.inspect(key).await })
+        Box::pin(async move { self.store().await?.inspect(key).await })
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
-        Box::pin(async move { self.store()?.list(prefix, cursor).await })
+        Box::pin(async move { self.store().await?.list(prefix, cursor).await })
     }
 
     fn epoch(&self) -> u64 {
         self.life().epoch
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
-        Box::pin(async move { self.store()?.probe().await })
+        Box::pin(async move { self.store().await?.probe().await })
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {

@@ -237,6 +237,10 @@ impl Backend for Witness {
         self.inner.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.inner.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.inner.probe()
     }

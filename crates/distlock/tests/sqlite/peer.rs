@@ -192,10 +192,14 @@ impl Backend for RemoteClient {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::ALL;
         capabilities.durability = false;
+        capabilities.witness = false;
         capabilities
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
+        if ask.witness.is_some() {
+            return Box::pin(async { Err(Fault::unsupported("witnesses")) });
+        }
         self.call("acquire", &wire::ask_out(ask), wire::answer_in)
     }
 
@@ -233,6 +237,10 @@ impl Backend for RemoteClient {
 
     fn epoch(&self) -> u64 {
         0
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {

@@ -70,6 +70,10 @@ impl Backend for Forgetful {
         self.0.epoch()
     }
 
+    fn drain(&self) -> Pending<'_, ()> {
+        self.0.drain()
+    }
+
     fn probe(&self) -> Pending<'_, Health> {
         self.0.probe()
     }

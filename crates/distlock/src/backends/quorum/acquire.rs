@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use distlock_core::{Answer, Ask, Claim, FENCE_MAX, Fault, Renewal, Standing};
+use distlock_core::{Answer, Ask, Claim, ClaimId, FENCE_MAX, Fault, FaultKind, Renewal, Standing};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::claims::{Known, Late};
 use super::round::{Call, Round};
-use super::sweeper::{LATE_MAX, LateCall};
+use super::set::Set;
+use super::sweeper::{LATE_MAX, LateCall, Work};
+use super::unheard::Release;
 use super::vote::{Fences, Votes, no_quorum};
-use super::{BURY, Inner, wall_micros};
+use super::{Inner, wall_micros};
 
 impl Inner {
     /// Asks once. The answer comes as soon as no further node can change it.
@@ -22,15 +24,15 @@ impl Inner {
         }
         self.check_ttl(ask.ttl)?;
         self.join().await?;
-        let id = ask.claim.id;
-        // Taken out meanwhile: if this call is dropped, nobody relies on what was known before.
-        let before = self.claims.take(&id);
+        let (id, now) = (ask.claim.id, Instant::now());
+        let before = self.claims.asking(id, ask.ttl, self.all());
+        self.forget_unheard(&ask.claim);
         let asked = Arc::new(Ask { fence_floor: Some(self.floor(ask)), ..ask.clone() });
-        let mut round = Round::new((0..self.size.0).map(|index| {
+        let mut round = Round::new(self.all(), self.silent(self.all(), now), |index| {
             let late = before.as_ref().and_then(|known| known.late_at(index));
-            (index, self.vote(index, &asked, late))
-        }));
-        let deadline = Instant::now() + self.patience(ask.ttl);
+            self.vote(index, &asked, late)
+        });
+        let deadline = now + self.patience(ask.ttl);
         let mut votes = Votes::new(self.size);
         let hearing = async {
             while !votes.is_decided()
@@ -43,12 +45,8 @@ impl Inner {
         while let Some((index, answer)) = round.ready() {
             votes.count(index, answer);
         }
-        let mut known = Known::new(ask.ttl + BURY);
-        known.doubtful = before.map_or(0, |before| before.doubtful);
-        for (index, fault) in &votes.faults {
-            known.doubtful |=
-                u64::from(fault.kind() != distlock_core::FaultKind::Unsupported) << index;
-        }
+        let mut known = self.after(ask, before.as_ref(), &votes, round.unasked());
+        votes.unasked = known.unasked.len();
         let agreed = if votes.is_granted() {
             known.ask = Some(Arc::clone(&asked));
             Some(self.agree(&asked.claim, asked.ttl, &mut votes.granted, deadline).await)
@@ -56,18 +54,38 @@ impl Inner {
             None
         };
         let late = round.into_late();
-        if !in_time {
-            for (index, _) in &late {
+        for (index, _) in &late {
+            self.nodes[*index].voice.waits(now);
+            if !in_time {
                 votes.faults.push((*index, unanswered(self.patience(ask.ttl))));
             }
         }
         self.hand_over(id, &mut known, late);
-        self.claims.put(id, known);
+        self.claims.asked(id, known);
         match agreed {
             Some(Ok(fence)) => Ok(Answer::Granted { fence }),
             Some(Err(fault)) => Err(fault),
             None => votes.refusal(&self.names),
         }
+    }
+
+    /// What is known of a claim after its nodes were asked, but for calls that are late.
+    fn after(&self, ask: &Ask, before: Option<&Known>, votes: &Votes, unasked: Set) -> Known {
+        let mut known = Known::new(ask.ttl);
+        known.unasked = unasked;
+        if let Some(before) = before {
+            // Nobody has waited for what is under way at a node that was left alone.
+            known.unasked = Set::NONE;
+            known.doubtful = before.doubtful;
+            let still = before.late.iter().filter(|(node, _)| unasked.has(*node));
+            known.late.extend(still.cloned());
+        }
+        for (index, fault) in &votes.faults {
+            if fault.kind() != FaultKind::Unsupported {
+                known.doubtful.add(*index);
+            }
+        }
+        known
     }
 
     /// The vote of one node.
@@ -79,14 +97,10 @@ impl Inner {
             }
             let (epoch, seed) = inner.seated(index).await?.counted()?;
             let node = &inner.nodes[index];
-            let answer = if ask.fence_floor.is_some_and(|floor| floor <= seed) {
-                let raised = Ask { fence_floor: Some(seed + 1), ..(*ask).clone() };
-                node.backend.acquire(&raised).await?
-            } else {
-                node.backend.acquire(&ask).await?
-            };
-            node.still_in(epoch)?;
-            Ok(answer)
+            let fence_floor = ask.fence_floor.max(Some(seed + 1));
+            let ask = Ask { fence_floor, witness: node.witness(), ..(*ask).clone() };
+            let answer = node.answered(node.backend.acquire(&ask).await);
+            node.still_in(epoch).and(answer)
         })
     }
 
@@ -129,7 +143,7 @@ impl Inner {
         let batch = Arc::new([renewal]);
         let laggards = fences.laggards();
         fences.0.retain(|(_, other)| *other == fence);
-        let mut round = Round::new(laggards.into_iter().map(|index| {
+        let mut round = Round::new(laggards, Set::NONE, |index| {
             let (inner, batch) = (Arc::clone(self), Arc::clone(&batch));
             let call: Call<u64> = Box::pin(async move {
                 let (epoch, _) = inner.seated(index).await?.counted()?;
@@ -142,8 +156,8 @@ impl Inner {
                     _ => Err(Fault::transient("raise the fence", "the node has lost the claim")),
                 }
             });
-            (index, call)
-        }));
+            call
+        });
         let mut faults = Vec::new();
         let telling = async {
             while !fences.agree(self.size)
@@ -165,30 +179,32 @@ impl Inner {
     /// Sees to it that calls which nobody waits for any more come to their end.
     pub(super) fn hand_over<T: Send + 'static>(
         self: &Arc<Self>,
-        id: distlock_core::ClaimId,
+        id: ClaimId,
         known: &mut Known,
         late: Vec<(usize, Call<T>)>,
     ) {
         for (node, call) in late {
-            let call = self.late(node, Some(id), call);
+            let (call, late) = self.late(node, Some(id), None, call);
             known.late.push((node, call));
+            self.sweeper.park(late);
         }
     }
 
-    /// Lets the sweeper see a call through.
+    /// Makes a call one that nobody waits for: what others may wait for, and what the sweeper has
+    /// to see through. A release that comes to nothing is repeated.
     pub(super) fn late<T: Send + 'static>(
         self: &Arc<Self>,
         node: usize,
-        claim: Option<distlock_core::ClaimId>,
+        claim: Option<ClaimId>,
+        release: Option<Release>,
         call: Call<T>,
-    ) -> Late {
+    ) -> (Late, Work) {
         let ended = async move { matches!(timeout(LATE_MAX, call).await, Ok(Ok(_))) };
         let ended: std::pin::Pin<Box<dyn Future<Output = bool> + Send>> = Box::pin(ended);
         let call = ended.shared();
         let quorum = Arc::downgrade(self);
-        let late = LateCall { call: call.clone(), claim, node, quorum, answered: false };
-        self.sweeper.take(late);
-        call
+        let late = LateCall { call: call.clone(), claim, node, release, quorum, answered: false };
+        (call, Work::Late(late))
     }
 }
 

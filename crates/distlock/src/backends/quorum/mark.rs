@@ -89,7 +89,8 @@ impl Mark {
         self.incarnation == digest(&[&health.incarnation])
     }
 
-    fn claim(&self) -> Result<Claim, Fault> {
+    /// The claim that the mark is.
+    pub(super) fn claim(&self) -> Result<Claim, Fault> {
         claim(MEMBER, &[&self.charter, &self.incarnation])
     }
 

@@ -227,7 +227,7 @@ impl Inner {
         node.still_in(look.epoch)?;
         self.told.set(index, known, self.size);
         let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
-        node.take_seat(Seat { epoch, identity, mark: Some(mark), abstains_until: None });
+        node.take_seat(Seat { epoch, identity, mark: Some(mark), ..Seat::default() });
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl Inner {
         // A little longer than the node says, by the slower of the two clocks.
         let until = Some(Instant::now() + left + left / 50);
         let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
-        node.take_seat(Seat { epoch, identity, mark: None, abstains_until: until });
+        node.take_seat(Seat { epoch, identity, abstains_until: until, ..Seat::default() });
         Ok(())
     }
 
@@ -297,7 +297,9 @@ impl Inner {
             Worth::Unknown => {}
             known => return Ok(known),
         }
-        let look = self.in_time(mark::look(&*node.backend)).await?;
+        let look = self.in_time(mark::look(&*node.backend)).await;
+        node.heard(&look);
+        let look = look?;
         self.refuse_replica(index, &look.health)?;
         let same = |other: &usize| {
             *other != index && self.nodes[*other].seat().identity == look.health.identity
@@ -331,16 +333,16 @@ impl Inner {
         if self.has_told(fence) {
             return Ok(());
         }
-        let calls = (0..self.size.0).map(|index| {
+        let silent = self.silent(self.all(), Instant::now());
+        let mut round = Round::new(self.all(), silent, |index| {
             let inner = Arc::clone(self);
             let call: Call<u64> = Box::pin(async move {
                 let node = &inner.nodes[index];
                 let Some(mark) = node.seat().mark else { return Err(unmarked()) };
                 mark.raise(&*node.backend, fence).await
             });
-            (index, call)
+            call
         });
-        let mut round = Round::new(calls);
         let mut faults = Vec::new();
         let told = async {
             while self.told.by_majority() < fence

@@ -11,8 +11,11 @@ mod options;
 mod release;
 mod renew;
 mod round;
+mod set;
 mod sweeper;
+mod unheard;
 pub(crate) mod url;
+mod voice;
 mod vote;
 
 use std::fmt;
@@ -33,6 +36,7 @@ use self::mark::Charter;
 use self::members::Told;
 use self::node::Node;
 pub use self::options::QuorumOptions;
+use self::set::Set;
 use self::sweeper::Sweeper;
 use self::vote::Size;
 
@@ -84,7 +88,8 @@ pub struct ReleaseReport {
     pub released: usize,
     /// True if those are a majority, so that the lock is free for others.
     pub quorum: bool,
-    /// What the others said. There the claim ends with its lease.
+    /// What the others said. There it is repeated in the background, or the claim ends with its
+    /// lease.
     pub faults: Vec<(String, Fault)>,
 }
 
@@ -149,10 +154,11 @@ impl Quorum {
         let size = Size(names.len());
         let capabilities = capabilities(&stores);
         let charter = Charter::new(&names);
+        let silent_after = options.node_timeout / 2;
         Ok(Self {
             inner: Arc::new(Inner {
                 names,
-                nodes: stores.into_iter().map(Node::new).collect(),
+                nodes: stores.into_iter().map(|store| Node::new(store, silent_after)).collect(),
                 size,
                 options,
                 capabilities,
@@ -183,7 +189,8 @@ impl Quorum {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the claim released on some nodes and not on others.
+    /// Dropping the future leaves the claim released on some nodes and not on others: call it
+    /// again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -209,6 +216,16 @@ impl Inner {
     /// whatever comes of it can be used for a while, or there is time for another attempt.
     fn patience(&self, ttl: Duration) -> Duration {
         self.options.node_timeout.min((ttl / 2).max(PATIENCE_MIN))
+    }
+
+    /// All nodes.
+    fn all(&self) -> Set {
+        Set::first(self.size.0)
+    }
+
+    /// Those of the nodes that are asked only if the others do not suffice.
+    fn silent(&self, nodes: Set, now: Instant) -> Set {
+        nodes.iter().filter(|node| self.nodes[*node].voice.is_silent(now)).collect()
     }
 
     /// Refuses leases that could outlive the quarantine of a node that forgot them.
@@ -249,6 +266,7 @@ fn capabilities(stores: &[Arc<dyn Backend>]) -> Capabilities {
     offered.listing = false;
     offered.durability = false;
     offered.one_counter = all(|c| c.one_counter);
+    offered.witness = false;
     offered
 }
 
@@ -295,6 +313,10 @@ impl Backend for Quorum {
     /// The nodes have epochs; what one of them forgets the others know.
     fn epoch(&self) -> u64 {
         0
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(self.inner.drain())
     }
 
     fn probe(&self) -> Pending<'_, Health> {

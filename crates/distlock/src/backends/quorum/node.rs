@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Backend, Fault};
+use distlock_core::{Answer, Backend, Claim, Fault, FaultKind, How, Outcome, Target};
 use tokio::time::Instant;
 
 use super::mark::Mark;
+use super::unheard::Unheard;
+use super::voice::Voice;
 use super::vote::abstains;
 use crate::sync::lock;
 
@@ -17,6 +19,10 @@ pub(super) struct Node {
     seat: Mutex<Seat>,
     /// Held while the node is being looked at, so that a hundred callers look once.
     pub(super) looking: tokio::sync::Mutex<()>,
+    /// The store can make an ask depend on another claim.
+    witnesses: bool,
+    pub(super) voice: Voice,
+    pub(super) unheard: Unheard,
 }
 
 /// What is known of the node's memory.
@@ -29,6 +35,10 @@ pub(super) struct Seat {
     pub(super) mark: Option<Mark>,
     /// Its votes do not count before.
     pub(super) abstains_until: Option<Instant>,
+    /// It has said that it has lost its mark.
+    pub(super) forgot: bool,
+    /// What asks depend on.
+    pub(super) witness: Option<Claim>,
 }
 
 /// What a vote of a node is worth.
@@ -44,15 +54,42 @@ pub(super) enum Worth {
 }
 
 impl Node {
-    pub(super) fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, seat: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
+    /// A node that counts as silent after this long without an answer.
+    pub(super) fn new(backend: Arc<dyn Backend>, patience: Duration) -> Self {
+        Self {
+            witnesses: backend.capabilities().witness,
+            backend,
+            seat: Mutex::default(),
+            looking: tokio::sync::Mutex::new(()),
+            voice: Voice::new(patience),
+            unheard: Unheard::default(),
+        }
+    }
+
+    /// Takes note of whether it can be heard.
+    pub(super) fn heard<T>(&self, answer: &Result<T, Fault>) {
+        match answer {
+            Ok(_) if self.voice.heard() => self.unheard.hurry(),
+            Ok(_) => {}
+            Err(fault) if fault.kind() == FaultKind::Unsupported => {}
+            Err(_) => self.voice.failed(Instant::now()),
+        }
+    }
+
+    /// Releases there, whether its vote counts or not.
+    pub(super) async fn release(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+        let outcome = self.backend.release(target, how).await;
+        self.heard(&outcome);
+        outcome
     }
 
     pub(super) fn seat(&self) -> Seat {
         lock(&self.seat).clone()
     }
 
-    pub(super) fn take_seat(&self, seat: Seat) {
+    pub(super) fn take_seat(&self, mut seat: Seat) {
+        let mark = seat.mark.as_ref().filter(|_| self.witnesses);
+        seat.witness = mark.and_then(|mark| mark.claim().ok());
         *lock(&self.seat) = seat;
     }
 
@@ -61,7 +98,7 @@ impl Node {
         let now = self.backend.epoch();
         let seat = lock(&self.seat);
         match (seat.epoch, seat.abstains_until) {
-            (Some(epoch), _) if epoch != now => Worth::Unknown,
+            (Some(epoch), _) if epoch != now || seat.forgot => Worth::Unknown,
             (None, _) => Worth::Unknown,
             (Some(epoch), Some(until)) if until > Instant::now() => {
                 Worth::Abstains { epoch, left: until - Instant::now() }
@@ -73,6 +110,22 @@ impl Node {
                 Worth::Counts { epoch, seed }
             }
         }
+    }
+
+    /// What an ask depends on at this node: its mark, where the store can tell.
+    pub(super) fn witness(&self) -> Option<Claim> {
+        lock(&self.seat).witness.clone()
+    }
+
+    /// Takes note of an answer to an ask. A store that has lost its mark has to be looked at before
+    /// it is asked again, though it was not reached anew.
+    pub(super) fn answered(&self, answer: Result<Answer, Fault>) -> Result<Answer, Fault> {
+        self.heard(&answer);
+        if !matches!(answer, Ok(Answer::Forgot)) {
+            return answer;
+        }
+        lock(&self.seat).forgot = true;
+        Err(Fault::transient("count this vote", "the store has forgotten that it belongs here"))
     }
 
     /// Refuses what was heard from a store that was reached anew meanwhile: it may have forgotten

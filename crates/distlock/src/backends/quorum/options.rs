@@ -16,7 +16,8 @@ pub struct QuorumOptions {
     pub max_ttl: Duration,
     /// How long a call waits for a node, 1 s unless chosen otherwise. It should be well below the
     /// ttl, and never counts for more than half of it. Calls end as soon as a majority has
-    /// answered.
+    /// answered. A node that has answered nothing for half of this time counts as silent: it is
+    /// asked now and then, and when the others do not suffice.
     pub node_timeout: Duration,
 }
 

@@ -1,14 +1,17 @@
 //! Giving up on all nodes, also on those that failed or answered late.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use distlock_core::{Fault, How, Outcome, Target};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::acquire::unanswered;
-use super::claims::Known;
+use super::claims::{Known, Late};
 use super::round::{Call, Round};
+use super::set::Set;
 use super::sweeper::LATE_MAX;
+use super::unheard::Release;
 use super::vote::{Releases, no_quorum};
 use super::{BURY, Inner, ReleaseReport};
 
@@ -19,8 +22,11 @@ impl Inner {
         target: &Target,
         how: How,
     ) -> Result<Outcome, Fault> {
-        let mut releases = Releases::default();
-        let mut round = self.release_round(target, how);
+        let leaving = Leaving::new(self, target, how);
+        let (mut releases, now) = (Releases::default(), Instant::now());
+        releases.gone = leaving.absent.len();
+        let nodes = self.all().without(leaving.absent);
+        let mut round = Round::new(nodes, self.silent(nodes, now), |index| leaving.call(index));
         let patience = self.options.node_timeout;
         let hearing = async {
             while !releases.is_decided(self.size)
@@ -29,16 +35,23 @@ impl Inner {
                 releases.count(index, outcome);
             }
         };
-        let in_time = timeout(patience, hearing).await.is_ok();
+        let in_time = timeout_at(now + patience, hearing).await.is_ok();
         while let Some((index, outcome)) = round.ready() {
             releases.count(index, outcome);
         }
+        let failed: Set = releases.faults.iter().map(|(index, _)| *index).collect();
+        let left_alone = round.unasked();
         let late = round.into_late();
-        if !in_time {
-            let silent = late.iter().map(|(index, _)| (*index, unanswered(patience)));
-            releases.faults.extend(silent);
+        for (index, _) in &late {
+            self.nodes[*index].voice.waits(now);
+            if !in_time {
+                releases.faults.push((*index, unanswered(patience)));
+            }
         }
-        self.see_through(target, late);
+        leaving.see_through(late);
+        for index in failed.iter().chain(left_alone.iter()) {
+            self.repeat(index, leaving.unheard(index));
+        }
         releases.outcome(self.size).ok_or_else(|| {
             let answered = releases.answered();
             no_quorum("release", self.size, answered, &releases.faults, &self.names)
@@ -47,18 +60,22 @@ impl Inner {
 
     /// Releases on all nodes and waits for each as long as a release may take.
     pub(super) async fn release_everywhere(self: &Arc<Self>, target: &Target) -> ReleaseReport {
+        let leaving = Leaving::new(self, target, How::default());
         let mut releases = Releases::default();
-        let mut round = self.release_round(target, How::default());
+        let mut round = Round::new(self.all(), Set::NONE, |index| leaving.call(index));
         let hearing = async {
             while let Some((index, outcome)) = round.next().await {
                 releases.count(index, outcome);
             }
         };
         let in_time = timeout(LATE_MAX, hearing).await.is_ok();
-        self.see_through(target, Vec::new());
+        leaving.see_through(Vec::new());
         if !in_time {
             let late = round.into_late();
             releases.faults.extend(late.iter().map(|(index, _)| (*index, unanswered(LATE_MAX))));
+        }
+        for (index, _) in &releases.faults {
+            self.repeat(*index, leaving.unheard(*index));
         }
         let released = releases.answered();
         let name = |(index, fault): (usize, Fault)| (self.names[index].clone(), fault);
@@ -69,42 +86,97 @@ impl Inner {
             faults: releases.faults.into_iter().map(name).collect(),
         }
     }
+}
 
-    fn release_round(self: &Arc<Self>, target: &Target, how: How) -> Round<Outcome> {
+/// A release, and what is known of what it releases.
+struct Leaving<'a> {
+    inner: &'a Arc<Inner>,
+    target: Arc<Target>,
+    how: How,
+    since: Instant,
+    known: Option<Known>,
+    /// The nodes that never heard of the claim.
+    absent: Set,
+}
+
+impl<'a> Leaving<'a> {
+    fn new(inner: &'a Arc<Inner>, target: &Target, how: How) -> Self {
         let known = match target {
-            Target::Claim(claim) => self.claims.releasing(&claim.id),
+            Target::Claim(claim) => inner.claims.releasing(&claim.id),
             _ => None,
         };
-        let target = Arc::new(target.clone());
-        Round::new((0..self.size.0).map(|index| {
-            let (inner, target) = (Arc::clone(self), Arc::clone(&target));
-            let late = known.as_ref().and_then(|known| known.late_at(index));
-            let mut doubtful = known.as_ref().is_some_and(|known| known.is_doubtful(index));
-            let call: Call<Outcome> = Box::pin(async move {
-                if let Some(late) = late {
-                    // The ask first, then the release: so nothing has to be remembered.
-                    doubtful |= !late.await;
+        let absent = known.as_ref().map_or(Set::NONE, |k| k.unasked.without(k.doubtful));
+        let (target, since) = (Arc::new(target.clone()), Instant::now());
+        Self { inner, target, how, since, known, absent }
+    }
+
+    /// True if an ask may still arrive at this node, as far as can be told.
+    fn is_doubtful(&self, node: usize) -> bool {
+        self.known.as_ref().is_some_and(|known| known.doubtful.has(node))
+    }
+
+    fn late_at(&self, node: usize) -> Option<Late> {
+        self.known.as_ref().and_then(|known| known.late_at(node))
+    }
+
+    fn bury(&self, doubtful: bool) -> Duration {
+        if doubtful { self.how.bury.max(BURY) } else { self.how.bury }
+    }
+
+    /// The release at one node.
+    fn call(&self, index: usize) -> Call<Outcome> {
+        let (inner, target) = (Arc::clone(self.inner), Arc::clone(&self.target));
+        let (late, doubtful) = (self.late_at(index), self.is_doubtful(index));
+        let (how, answered) = (self.how, self.bury(doubtful));
+        let unanswered = self.bury(true);
+        Box::pin(async move {
+            let bury = match late {
+                // The ask first, then the release: so nothing has to be remembered.
+                Some(late) => {
+                    if late.await {
+                        answered
+                    } else {
+                        unanswered
+                    }
                 }
-                let bury = if doubtful { how.bury.max(BURY) } else { how.bury };
-                inner.nodes[index].backend.release(&target, How { bury, ..how }).await
-            });
-            (index, call)
-        }))
+                None => answered,
+            };
+            inner.nodes[index].release(&target, How { bury, ..how }).await
+        })
+    }
+
+    /// The release as it is repeated at a node that has not heard it.
+    fn unheard(&self, index: usize) -> Release {
+        let doubtful = self.is_doubtful(index) || self.late_at(index).is_some();
+        let lease = self.known.as_ref().map(|known| known.lease);
+        let lease = lease.unwrap_or(self.inner.options.max_ttl).max(self.how.keep);
+        Release {
+            target: Arc::clone(&self.target),
+            bury: self.bury(doubtful),
+            keep_until: self.since + self.how.keep,
+            over_at: self.since + lease,
+        }
     }
 
     /// The release has ended, but for these calls.
-    fn see_through(self: &Arc<Self>, target: &Target, late: Vec<(usize, Call<Outcome>)>) {
-        match target {
-            Target::Claim(claim) => {
-                self.claims.take(&claim.id);
-                if late.is_empty() {
-                    return;
-                }
-                let mut known = Known::new(BURY);
-                self.hand_over(claim.id, &mut known, late);
-                self.claims.put(claim.id, known);
-            }
-            _ => late.into_iter().for_each(|(index, call)| drop(self.late(index, None, call))),
+    fn see_through(&self, late: Vec<(usize, Call<Outcome>)>) {
+        let claim = match &*self.target {
+            Target::Claim(claim) => Some(claim.id),
+            _ => None,
+        };
+        if let Some(id) = &claim {
+            self.inner.claims.take(id);
+        }
+        let mut known = Known::new(Duration::ZERO);
+        for (index, call) in late {
+            let (call, late) = self.inner.late(index, claim, Some(self.unheard(index)), call);
+            known.late.push((index, call));
+            // It goes out when the ask before it was answered: somebody has to wait for that.
+            let waits = self.late_at(index).is_some_and(|ask| ask.peek().is_none());
+            if waits { self.inner.sweeper.take(late) } else { self.inner.sweeper.park(late) }
+        }
+        if let Some(id) = claim {
+            self.inner.claims.put(id, known);
         }
     }
 }

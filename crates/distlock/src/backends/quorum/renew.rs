@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Inner;
 use super::node::Worth;
+use super::round::RESERVE_AFTER;
+use super::set::Set;
 use super::sweeper::LATE_MAX;
 use super::vote::{Standings, Stands, abstains, no_quorum};
 
@@ -34,8 +36,11 @@ struct Renewing<'a> {
     batch: &'a [Renewal],
     claims: Vec<(Standings, Stands)>,
     nodes: SelectAll<Streaming<'a, Heard>>,
+    /// The nodes that are asked only if the others do not suffice.
+    reserve: Set,
     rest: FuturesUnordered<Rest<'a>>,
     ready: VecDeque<Stand>,
+    sent_at: Instant,
     deadline: Instant,
     listening: bool,
 }
@@ -45,14 +50,17 @@ impl Inner {
     pub(super) fn renew<'a>(self: &'a Arc<Self>, batch: &'a [Renewal]) -> Streaming<'a, Stand> {
         let span = batch.iter().map(|renewal| renewal.span).min().unwrap_or_default();
         let claims = batch.iter().map(|_| (Standings::default(), Stands::Open)).collect();
+        let now = Instant::now();
         let mut renewing = Renewing {
             inner: self,
             batch,
             claims,
             nodes: SelectAll::new(),
+            reserve: Set::NONE,
             rest: FuturesUnordered::new(),
             ready: VecDeque::new(),
-            deadline: Instant::now() + self.patience(span),
+            sent_at: now,
+            deadline: now + self.patience(span),
             listening: true,
         };
         let refused: Vec<_> = batch.iter().map(|r| self.check_ttl(r.span).err()).collect();
@@ -62,7 +70,8 @@ impl Inner {
             return Box::pin(stream::iter(all.collect::<Vec<_>>()));
         }
         if !batch.is_empty() {
-            (0..self.size.0).for_each(|node| renewing.nodes.push(self.renew_at(node, batch)));
+            renewing.reserve = self.silent(self.all(), now);
+            renewing.ask(self.all().without(renewing.reserve));
         }
         Box::pin(stream::unfold(renewing, |mut renewing| async move {
             Some((renewing.next().await?, renewing))
@@ -95,6 +104,7 @@ impl Inner {
             };
             let backend = &self.nodes[node].backend;
             Either::Right(backend.renew(batch).map(move |(index, standing)| {
+                self.nodes[node].heard(&standing);
                 let standing = match standing {
                     // It has the claim only because it was given it again after it forgot.
                     Ok(Standing::Held { .. }) if !votes => Err(abstains()),
@@ -120,13 +130,19 @@ impl Inner {
     /// Gives a claim back to a node that lost it, while a majority still has it. It does not count
     /// for this renewal: the node may have granted somebody else meanwhile.
     async fn heal(self: &Arc<Self>, node: usize, claim: &Claim, ask: Ask) {
-        let bit = 1 << node;
-        if self.claims.change(&claim.id, |known| known.doubtful |= bit).is_none() {
+        let known = self.claims.change(&claim.id, |known| {
+            known.doubtful.add(node);
+            known.unasked.remove(node);
+        });
+        if known.is_none() {
             return;
         }
-        let healed = timeout(LATE_MAX, self.nodes[node].backend.acquire(&ask)).await;
+        let store = &self.nodes[node];
+        let ask = Ask { witness: store.witness(), ..ask };
+        let healed = timeout(LATE_MAX, store.backend.acquire(&ask)).await;
+        let healed = healed.map(|answer| store.answered(answer));
         if matches!(healed, Ok(Ok(_))) {
-            self.claims.change(&claim.id, |known| known.doubtful &= !bit);
+            self.claims.change(&claim.id, |known| known.doubtful.remove(node));
         }
         let (node, granted) = (&self.names[node], matches!(healed, Ok(Ok(Answer::Granted { .. }))));
         tracing::debug!(node, granted, key = %claim.key, "a node had lost the claim");
@@ -134,11 +150,17 @@ impl Inner {
 }
 
 impl<'a> Renewing<'a> {
+    fn ask(&mut self, nodes: Set) {
+        let ask = |node| self.inner.renew_at(node, self.batch);
+        self.nodes.extend(nodes.iter().map(ask));
+    }
+
     async fn next(&mut self) -> Option<Stand> {
         loop {
             if let Some(stand) = self.ready.pop_front() {
                 return Some(stand);
             }
+            let until = self.patient_until();
             tokio::select! {
                 biased;
                 Some(done) = self.rest.next(), if !self.rest.is_empty() => {
@@ -146,15 +168,30 @@ impl<'a> Renewing<'a> {
                         return done;
                     }
                 }
-                heard = timeout_at(self.deadline, self.nodes.next()), if self.listening => {
+                heard = timeout_at(until, self.nodes.next()), if self.listening => {
                     match heard {
                         Ok(Some(heard)) => self.hear(heard),
+                        Ok(None) | Err(_) if self.needs_more() => {
+                            let reserve = std::mem::take(&mut self.reserve);
+                            self.ask(reserve);
+                        }
                         Ok(None) | Err(_) => self.close(),
                     }
                 }
                 else => return None,
             }
         }
+    }
+
+    fn patient_until(&self) -> Instant {
+        let reserve_at = self.sent_at + RESERVE_AFTER;
+        if self.needs_more() { reserve_at.min(self.deadline) } else { self.deadline }
+    }
+
+    /// True if there are nodes left that could decide what the others could not.
+    fn needs_more(&self) -> bool {
+        let open = |(_, stands): &(_, Stands)| *stands == Stands::Open;
+        !self.reserve.is_empty() && self.claims.iter().any(open)
     }
 
     fn hear(&mut self, heard: Heard) {
@@ -171,8 +208,7 @@ impl<'a> Renewing<'a> {
             }
             (Stands::Open, Stands::Held) => {
                 *stands = Stands::Held;
-                let until = Instant::now() + renewal.span + super::BURY;
-                inner.claims.change(&renewal.claim.id, |known| known.until = until);
+                inner.claims.change(&renewal.claim.id, |known| known.renewed(renewal.span));
                 let lost = standings.gone.clone();
                 let fence = standings.held.largest();
                 if standings.held.agree(inner.size) && inner.has_told(fence) {
@@ -197,7 +233,7 @@ impl<'a> Renewing<'a> {
     fn heal(&self, index: usize, node: usize, fence: u64) {
         let (inner, renewal) = (self.inner, &self.batch[index]);
         let asked = inner.claims.change(&renewal.claim.id, |known| {
-            known.until = Instant::now() + renewal.span + super::BURY;
+            known.renewed(renewal.span);
             known.ask.clone()
         });
         let Some(Some(asked)) = asked else { return };
@@ -225,6 +261,9 @@ impl<'a> Renewing<'a> {
                     || standings.faults.iter().any(|(n, _)| n == node)
             };
             let silent: Vec<_> = (0..size.0).filter(|node| !heard(node)).collect();
+            for node in &silent {
+                self.inner.nodes[*node].voice.waits(self.sent_at);
+            }
             let patience = self.inner.patience(self.batch[index].span);
             let unheard =
                 silent.into_iter().map(|node| (node, super::acquire::unanswered(patience)));

@@ -1,36 +1,62 @@
-//! One question to all nodes: asked at once, heard in one task, left as soon as it is decided.
+//! One question to the nodes: asked at once, heard in one task, left as soon as it is decided.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use distlock_core::Fault;
 use futures_util::FutureExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::set::Set;
+
+/// How long nodes in reserve are left alone while others are asked.
+pub(super) const RESERVE_AFTER: Duration = Duration::from_millis(50);
 
 /// A call to one node that belongs to nobody, so that it can outlive the round.
 pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
 /// The calls of a question that have not been answered yet. They are polled side by side by the
 /// task that asks: five nodes cost no task and no channel.
-pub(super) struct Round<T>(Vec<(usize, Call<T>)>);
+pub(super) struct Round<T, B> {
+    calls: Vec<(usize, Call<T>)>,
+    /// The nodes that are asked only if the answers of the others do not suffice, or are slow.
+    reserve: Set,
+    reserve_at: Instant,
+    /// Begins the call to a node.
+    begin: B,
+}
 
-impl<T> Round<T> {
-    pub(super) fn new(calls: impl Iterator<Item = (usize, Call<T>)>) -> Self {
-        Self(calls.collect())
+impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
+    /// Asks these nodes, and those in reserve when somebody still wants to hear more after all the
+    /// others have answered, or after a moment.
+    pub(super) fn new(nodes: Set, reserve: Set, mut begin: B) -> Self {
+        let mut calls = Vec::with_capacity(nodes.len());
+        calls.extend(nodes.without(reserve).iter().map(|node| (node, begin(node))));
+        Self { calls, reserve, reserve_at: Instant::now() + RESERVE_AFTER, begin }
     }
 
     /// The next answer and whose it is; none when all have answered.
     pub(super) async fn next(&mut self) -> Option<(usize, Result<T, Fault>)> {
+        if !self.reserve.is_empty() {
+            let (begin_at, first) = (self.reserve_at, poll_fn(|context| self.poll(context)));
+            if let Ok(Some(answer)) = timeout_at(begin_at, first).await {
+                return Some(answer);
+            }
+            let reserve = std::mem::take(&mut self.reserve);
+            self.calls.extend(reserve.iter().map(|node| (node, (self.begin)(node))));
+        }
         poll_fn(|context| self.poll(context)).await
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, Fault>)>> {
-        if self.0.is_empty() {
+        if self.calls.is_empty() {
             return Poll::Ready(None);
         }
-        for at in 0..self.0.len() {
-            if let Poll::Ready(answer) = self.0[at].1.poll_unpin(context) {
-                let (node, _) = self.0.swap_remove(at);
+        for at in 0..self.calls.len() {
+            if let Poll::Ready(answer) = self.calls[at].1.poll_unpin(context) {
+                let (node, _) = self.calls.swap_remove(at);
                 return Poll::Ready(Some((node, answer)));
             }
         }
@@ -39,11 +65,16 @@ impl<T> Round<T> {
 
     /// Answers that are there already, without waiting for any.
     pub(super) fn ready(&mut self) -> Option<(usize, Result<T, Fault>)> {
-        self.next().now_or_never().flatten()
+        poll_fn(|context| self.poll(context)).now_or_never().flatten()
+    }
+
+    /// The nodes that were not needed.
+    pub(super) fn unasked(&self) -> Set {
+        self.reserve
     }
 
     /// The calls that are still under way.
     pub(super) fn into_late(self) -> Vec<(usize, Call<T>)> {
-        self.0
+        self.calls
     }
 }

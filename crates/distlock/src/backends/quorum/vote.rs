@@ -2,6 +2,8 @@
 
 use distlock_core::{Answer, Busy, Fault, FaultKind, Holder, NoQuorum, Outcome, Standing};
 
+use super::set::Set;
+
 /// How many nodes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size(pub(super) usize);
@@ -62,7 +64,7 @@ impl Fences {
     }
 
     /// The nodes that have to be told.
-    pub(super) fn laggards(&self) -> Vec<usize> {
+    pub(super) fn laggards(&self) -> Set {
         let largest = self.largest();
         self.0.iter().filter(|(_, fence)| *fence < largest).map(|(node, _)| *node).collect()
     }
@@ -76,13 +78,15 @@ pub(super) struct Votes {
     busy: Vec<Busy>,
     dead: usize,
     conflicts: usize,
+    /// How many nodes were not needed and never asked.
+    pub(super) unasked: usize,
     pub(super) faults: Faults,
 }
 
 impl Votes {
     pub(super) fn new(size: Size) -> Self {
         let (granted, busy, faults) = (Fences::default(), Vec::new(), Vec::new());
-        Self { size, granted, busy, dead: 0, conflicts: 0, faults }
+        Self { size, granted, busy, dead: 0, conflicts: 0, unasked: 0, faults }
     }
 
     pub(super) fn count(&mut self, node: usize, answer: Result<Answer, Fault>) {
@@ -135,8 +139,8 @@ impl Votes {
         } else {
             Answer::Busy(self.busy())
         };
-        // Only if every node has refused nothing can be left of it.
-        let clean = self.refused() == self.size.0;
+        // Only if every node that was asked has refused nothing can be left of it.
+        let clean = self.refused() + self.unasked == self.size.0;
         Ok(if clean { why } else { Answer::Outvoted(Box::new(why)) })
     }
 
@@ -321,7 +325,7 @@ mod tests {
     fn a_fence_counts_when_a_majority_has_it() {
         let fences = Fences(vec![(0, 5), (1, 7), (2, 7)]);
         assert!(fences.agree(Size(3)) && !fences.agree(Size(5)));
-        assert_eq!((fences.largest(), fences.laggards()), (7, vec![0]));
+        assert_eq!((fences.largest(), fences.laggards()), (7, Set::first(1)));
     }
 
     #[test]

@@ -197,7 +197,12 @@ impl Inner {
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
         let (key, id) = (&ask.claim.key, ask.claim.id.reveal());
         let span = ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place));
-        let rest = |cmd: &mut Cmd| wire::add_ask(cmd, ask, &self.client);
+        let rest = |cmd: &mut Cmd| {
+            wire::add_ask(cmd, ask, &self.client);
+            if let Some(witness) = &ask.witness {
+                cmd.arg(self.namespace.main(&witness.key)).arg(&wire::hex(witness.id)[..]);
+            }
+        };
         let value = self.law("acquire", &ACQUIRE, (key, &id), span, &rest).await?;
         self.read(wire::answer(&id, &value))
     }
@@ -341,11 +346,16 @@ impl Backend for Redis {
         // On a cluster only those who wait listen to a key.
         capabilities.push_breaks = capabilities.push && self.inner.push != PushBy::Key;
         capabilities.one_counter = self.inner.push != PushBy::Key;
+        // On a cluster it lies in another slot.
+        capabilities.witness = self.inner.push != PushBy::Key;
         capabilities
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
+            if ask.witness.is_some() && self.inner.push == PushBy::Key {
+                return Err(Fault::unsupported("witnesses"));
+            }
             let answer = self.inner.acquire(ask).await?;
             // Where every key has a channel of its own, it is listened to from the first wait on,
             // and whatever was pushed before that is asked for.
@@ -426,6 +436,10 @@ impl Backend for Redis {
 
     fn epoch(&self) -> u64 {
         self.inner.link.epoch()
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {

@@ -233,6 +233,7 @@ fn read_answer<'a>(id: &str, lines: &mut impl Iterator<Item = &'a str>) -> Optio
         "conflict" => Answer::Conflict,
         "full" => Answer::Full,
         "dead" => Answer::Dead,
+        "forgot" => Answer::Forgot,
         _ => return None,
     })
 }

@@ -258,6 +258,7 @@ fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, Place)> {
         reentry: row.get::<_, Option<_>>(9)?.map(ReentryId::from_bytes),
         // How long a waiter lives is its client's matter, and it will say itself how long it holds.
         ttl: Duration::ZERO,
+        witness: None,
         fence_floor: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
         wait: None,
     };

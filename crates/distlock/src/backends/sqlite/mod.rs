@@ -93,10 +93,14 @@ impl Backend for Sqlite {
         capabilities.durability = false;
         capabilities.push = self.store.can_push();
         capabilities.push_breaks = capabilities.push;
+        capabilities.witness = false;
         capabilities
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
+        if ask.witness.is_some() {
+            return Box::pin(async { Err(Fault::unsupported("witnesses")) });
+        }
         let (client, ask) = (self.store.client(), ask.clone());
         Box::pin(self.store.run_short("acquire", move |session| {
             session.decide(&ask.claim.key, client, About::Claim(ask.claim.id), |record, now| {
@@ -154,6 +158,10 @@ impl Backend for Sqlite {
     /// A file that was put in the place of another is another store.
     fn epoch(&self) -> u64 {
         self.store.inode()
+    }
+
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {

@@ -1,7 +1,7 @@
 -- Asks once for a claim that may have to wait.
 --
 -- Returns, a line each and after the claim id, 'granted', fence | 'busy', ticket or '', ahead,
--- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead'
+-- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead' | 'forgot'
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
 local p = lines(ARGV[5])
