@@ -76,10 +76,10 @@ pub(crate) async fn lock(
     request: Request,
 ) -> Result<Json<Locked>, Refused> {
     let lock: Lock = read(&app, &store, request).await?;
+    let key = key(&store, &lock.resource_id, &lock.lock_owner)?;
     if lock.expiry_in_seconds <= 0 {
         return Err(Refused::bad("ERR_EXPIRY_NOT_POSITIVE", "expiryInSeconds must be positive"));
     }
-    let key = key(&store, &lock.resource_id, &lock.lock_owner)?;
     caller.may_lock(key.as_str())?;
     let ttl = Duration::from_secs(lock.expiry_in_seconds.unsigned_abs().into()).min(EXPIRY_MAX);
     let nonce = ClaimId::random().map_err(|fault| failed(&Error::Backend(fault)))?.reveal();

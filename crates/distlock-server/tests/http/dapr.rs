@@ -73,6 +73,7 @@ async fn what_makes_no_sense_is_refused_in_its_own_words() {
         (400, "ERR_EXPIRY_NOT_POSITIVE", {
             json!({"resourceId": "r", "lockOwner": "one", "expiryInSeconds": -5})
         }),
+        (400, "ERR_RESOURCE_ID_EMPTY", json!({})),
         (400, "ERR_MALFORMED_REQUEST", json!([])),
         (400, "ERR_MALFORMED_REQUEST", ask(&"x".repeat(600), "one")),
     ] {

@@ -84,6 +84,36 @@ async fn leases_asked_for_at_the_same_time_are_bounded_exactly() {
     }
 }
 
+#[tokio::test]
+async fn locks_of_terraform_and_dapr_count_as_leases() {
+    let service = Service::with(On::Memory, |config| config.leases_max = 1).await;
+    let dapr = |verb: &str, resource: &str| {
+        let body = json!({"resourceId": resource, "lockOwner": "me", "expiryInSeconds": 600});
+        let path = format!("/v1.0-alpha1/{verb}/lockstore");
+        let service = &service;
+        async move { service.send("POST", &path, body).await }
+    };
+    let terraform = |method: &'static str, name: &str| {
+        let path = format!("/api/compat/terraform/{name}");
+        let service = &service;
+        async move { service.send(method, &path, json!({"ID": "one", "Who": "me"})).await }
+    };
+    assert_eq!(dapr("lock", "a").await.is(200).json["success"], true);
+    dapr("lock", "b").await.is(429);
+    terraform("LOCK", "a").await.is(429);
+    assert_eq!(dapr("unlock", "a").await.is(200).json["status"], 0);
+    terraform("LOCK", "a").await.is(200);
+    terraform("LOCK", "a").await.is(200);
+    terraform("LOCK", "b").await.is(429);
+    service.lease(json!({})).await.is(429);
+    // A lock that an operator takes away counts no more.
+    Answer::of(service.request("UNLOCK", "/api/compat/terraform/a")).await.is(200);
+    let lease = service.lease(json!({})).await.is(201);
+    let broken = json!({"fence": lease.number_of("fence"), "reason": "test"});
+    service.send("POST", &format!("/api/v1/locks/{PATH}/break"), broken).await.is(204);
+    terraform("LOCK", "b").await.is(200);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_presents_wrong_tokens_is_not_heard_for_a_while() {
     let service = Service::with(On::Memory, |config| {
