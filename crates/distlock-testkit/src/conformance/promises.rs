@@ -158,6 +158,7 @@ macro_rules! for_each_promise {
             downgrade::a_lost_claim_cannot_be_downgraded [Sharing, Downgrade],
             witness::an_ask_depends_on_its_witness [Witness],
             witness::a_witness_that_has_expired_is_gone [Witness],
+            witness::many_asks_depend_on_their_witness [Witness],
             dead::a_buried_claim_is_refused [],
             dead::a_released_and_buried_claim_is_refused [],
             dead::a_buried_waiter_takes_no_place [Queue],

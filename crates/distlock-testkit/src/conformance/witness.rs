@@ -1,13 +1,18 @@
 //! An ask can depend on another claim, which tells whether the store still knows what it promised.
 
 use distlock_core::{Answer, Ask, Claim, ClaimId, Key, Outcome};
+use futures_util::future::join_all;
 
 use super::Subject;
 use super::support::{Client, LONG, SHORT, Stage, Wish, granted};
 
 /// An ask for the key beside this stage's own.
 fn mark(stage: &Stage<'_>) -> Ask {
-    let key = Key::new(format!("{}/mark", stage.prefix())).expect("a short key");
+    beside(stage, "mark")
+}
+
+fn beside(stage: &Stage<'_>, name: &str) -> Ask {
+    let key = Key::new(format!("{}/{name}", stage.prefix())).expect("a short key");
     let id = ClaimId::random().expect("random bytes");
     Ask { claim: Claim::new(key, id), ..stage.mutex() }
 }
@@ -41,4 +46,21 @@ pub async fn a_witness_that_has_expired_is_gone(subject: &dyn Subject) {
     assert_eq!(witnessed(&a, &stage, &mark).await, Answer::Forgot);
     granted(a.ask(&mark.clone().lasting(LONG)).await);
     granted(witnessed(&a, &stage, &mark).await);
+}
+
+/// Asks of the same instant depend on their witness, too, however they are sent.
+pub async fn many_asks_depend_on_their_witness(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let a = stage.client().await;
+    let mark = mark(&stage);
+    let asks: Vec<_> = (0..32)
+        .map(|n| Ask { witness: Some(mark.claim.clone()), ..beside(&stage, &format!("many-{n}")) })
+        .collect();
+    for answer in join_all(asks.iter().map(|ask| a.ask(ask))).await {
+        assert_eq!(answer, Answer::Forgot);
+    }
+    granted(a.ask(&mark).await);
+    for answer in join_all(asks.iter().map(|ask| a.ask(ask))).await {
+        granted(answer);
+    }
 }

@@ -76,7 +76,7 @@ impl Inner {
     /// Asks, together with others if there are any.
     pub(super) async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
         let key = &ask.claim.key;
-        if !ask.is_exclusive() || ask.fence_floor.is_some() {
+        if !ask.is_exclusive() || ask.fence_floor.is_some() || ask.witness.is_some() {
             return Box::pin(self.ask(ask)).await;
         }
         let turn = self.turn(key, |reply| {
