@@ -63,15 +63,20 @@ impl Watcher {
         }
         for holder in &mut view.holders {
             let Some(left) = holder.remaining_ms else { continue };
-            // A lease that was hardly used yet has not been renewed: then this is exact.
-            let fresh = holder.held_ms <= left / 2;
-            let most = if fresh { left + holder.held_ms } else { left };
+            let most = span_seen(holder.held_ms, left);
             let span = spans.entry((view.key.clone(), holder.fence)).or_insert(most);
             *span = (*span).max(left);
             holder.ttl_ms = Some(*span);
         }
         view
     }
+}
+
+/// How long a lease is that is seen for the first time, as far as can be told. One that was hardly
+/// used has not been renewed, since that happens at a third: then this is exact. Otherwise it is
+/// what is left, until more is left after a renewal.
+fn span_seen(held_ms: u64, left_ms: u64) -> u64 {
+    if held_ms <= left_ms / 4 { left_ms + held_ms } else { left_ms }
 }
 
 /// All locks at a glance.
@@ -204,4 +209,20 @@ fn nodes_of(error: &distlock::Error) -> Vec<wire::Node> {
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_never_taken_for_longer_than_it_is() {
+        let (ttl, renew_every) = (30_000, 10_000);
+        for held in (0..90_000).step_by(100) {
+            let left = ttl - held % renew_every;
+            let span = span_seen(held, left);
+            assert!(span <= ttl, "{span} after {held}");
+            assert!(span == ttl || held > 5_000, "{span} after {held}");
+        }
+    }
 }
