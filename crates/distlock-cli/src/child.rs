@@ -1,8 +1,6 @@
 //! The command as a process: started, signalled with all that it started, and reaped.
 
-use std::ffi::OsString;
 use std::io::{IsTerminal, stderr, stdin, stdout};
-use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -12,7 +10,8 @@ use rustix::process::{
 use tokio::signal::unix::Signal as Stream;
 
 use crate::exit::{self, Failure};
-use crate::{launch, signals, tree};
+use crate::launch::{Launched, Launcher};
+use crate::{signals, tree};
 
 /// How long to look for survivors after the command itself has ended.
 const SWEEP_MAX: Duration = Duration::from_secs(2);
@@ -24,6 +23,7 @@ pub(crate) struct Child {
     /// It leads a process group of its own. On a terminal it stays in ours, or it could not read.
     leads: bool,
     ended: Stream,
+    _launched: Launched,
 }
 
 /// How a command ended.
@@ -48,22 +48,15 @@ impl Ended {
 impl Child {
     /// Starts the command with its own standard streams and some more environment.
     pub(crate) fn start(
-        words: &[OsString],
+        launcher: Launcher<'_>,
         environment: &[(&str, String)],
     ) -> Result<Self, Failure> {
         // Before the start, or its end could be missed.
         let ended = signals::stream(Signal::CHILD)?;
         tree::adopt_orphans();
-        let leads = !on_terminal();
-        let mut command = launch::command(words);
-        for (name, value) in environment {
-            command.env(name, value);
-        }
-        if leads {
-            command.process_group(0);
-        }
-        let child = command.spawn().map_err(|error| launch::not_run(&words[0], &error))?;
-        Ok(Self { pid: Pid::from_child(&child), leads, ended })
+        let leads = launcher.leads();
+        let launched = launcher.go(environment)?;
+        Ok(Self { pid: Pid::from_child(&launched.process), leads, ended, _launched: launched })
     }
 
     /// The process id.
@@ -154,6 +147,6 @@ fn how(status: WaitStatus) -> Option<Ended> {
 
 /// True if somebody sits before us: then the command must stay in the group that the terminal
 /// knows, to read from it and to hear its signals.
-fn on_terminal() -> bool {
+pub(crate) fn on_terminal() -> bool {
     stdin().is_terminal() || stdout().is_terminal() || stderr().is_terminal()
 }

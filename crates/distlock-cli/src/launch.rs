@@ -4,15 +4,19 @@
 //! The wish has to be made by the new process itself, between fork and exec, where Rust has no safe
 //! place for it. So distlock starts itself once more, and this is what it does then. The check of
 //! the parent closes the gap: a parent that died before the wish was made is no parent any more.
+//!
+//! Starting a process takes about as long as asking a store that is near. So both are done at once:
+//! the launcher stands by until the lock is held, and only then is told what to run with.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
 use crate::exit::{self, Failure};
 use crate::out;
@@ -24,38 +28,179 @@ const LAUNCH: &str = "__launch";
 #[cfg(target_os = "linux")]
 const SELF: &str = "/proc/self/exe";
 
-/// The command line that runs `command` so that it dies with this process, where that can be had.
-pub(crate) fn command(words: &[OsString]) -> Command {
-    #[cfg(target_os = "linux")]
-    if Path::new(SELF).exists() {
-        let mut launcher = Command::new(SELF);
-        launcher.arg0("distlock").arg(LAUNCH).arg(std::process::id().to_string()).args(words);
-        return launcher;
+/// In place of a pipe: no orders are to be waited for.
+const AT_ONCE: &str = "-";
+
+/// The end of the orders. Without it they are not whole, and not carried out.
+const END: &[u8] = b"\0\0";
+
+/// A command that is about to be run. Dropped before that, it is not run.
+#[derive(Debug)]
+pub(crate) struct Launcher<'a> {
+    words: &'a [OsString],
+    /// It is to lead a process group of its own.
+    leads: bool,
+    /// None where it could not be given orders: then it is started when its time comes.
+    standing_by: Option<StandingBy>,
+}
+
+/// A process that waits for its orders.
+#[derive(Debug)]
+struct StandingBy {
+    process: Child,
+    orders: PipeWriter,
+    /// Where the process finds its orders, so it has to be open until it has read them.
+    read: PipeReader,
+}
+
+/// A command that was started, and what has to live as long as it.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) process: Child,
+    _orders: Option<PipeReader>,
+}
+
+impl<'a> Launcher<'a> {
+    /// Gets ready to run a command, in a group of its own or in ours.
+    pub(crate) fn stand_by(words: &'a [OsString], leads: bool) -> Self {
+        Self { words, leads, standing_by: StandingBy::start(words, leads) }
     }
+
+    /// True if the command leads a process group of its own.
+    pub(crate) fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Runs the command, with some more environment.
+    pub(crate) fn go(self, environment: &[(&str, String)]) -> Result<Launched, Failure> {
+        let program = &self.words[0];
+        self.start(environment).map_err(|error| not_run(program, &error))
+    }
+
+    fn start(mut self, environment: &[(&str, String)]) -> io::Result<Launched> {
+        if let Some(standing_by) = self.standing_by.take() {
+            return standing_by.go(environment);
+        }
+        let mut command = command(self.words, self.leads, AT_ONCE);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        Ok(Launched { process: command.spawn()?, _orders: None })
+    }
+}
+
+impl Drop for Launcher<'_> {
+    fn drop(&mut self) {
+        if let Some(StandingBy { mut process, .. }) = self.standing_by.take() {
+            // It has done nothing yet, and nobody else waits for it.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl StandingBy {
+    #[cfg(target_os = "linux")]
+    fn start(words: &[OsString], leads: bool) -> Option<Self> {
+        use std::os::fd::AsRawFd;
+
+        if !Path::new(SELF).exists() {
+            return None;
+        }
+        let (read, orders) = io::pipe().ok()?;
+        // The launcher may be dead by then, so orders that do not fit into the pipe are an error.
+        rustix::io::ioctl_fionbio(&orders, true).ok()?;
+        let pipe = read.as_raw_fd().to_string();
+        let mut process = command(words, leads, &pipe).spawn().ok()?;
+        // It opens the pipe by way of `/proc`. Both are the same program of the same user, so it
+        // may do that if we may do the like.
+        if std::fs::read_link(format!("/proc/{}/exe", process.id())).is_err() {
+            let _ = process.kill();
+            let _ = process.wait();
+            return None;
+        }
+        Some(Self { process, orders, read })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn start(_: &[OsString], _: bool) -> Option<Self> {
+        None
+    }
+
+    fn go(mut self, environment: &[(&str, String)]) -> io::Result<Launched> {
+        let entries = environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let text = entries.collect::<Vec<_>>().join("\0");
+        let ordered = self.orders.write_all(&[text.as_bytes(), END].concat());
+        if let Err(error) = ordered {
+            // Without the end of its orders it will not run the command.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+            return Err(error);
+        }
+        Ok(Launched { process: self.process, _orders: Some(self.read) })
+    }
+}
+
+/// The command line of a launcher that finds its orders there; where there can be no launcher, that
+/// of the command itself.
+fn command(words: &[OsString], leads: bool, orders: &str) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
+    #[cfg(target_os = "linux")]
+    if Path::new(SELF).exists() {
+        command = Command::new(SELF);
+        command.arg0("distlock").arg(LAUNCH).arg(std::process::id().to_string());
+        command.arg(orders).args(words);
+    }
+    if leads {
+        command.process_group(0);
+    }
     command
 }
 
-/// Launches, if this process was started for that; returns only if it could not.
+/// Launches, if this process was started for that; returns only if it did not become the command.
 pub(crate) fn requested() -> Option<u8> {
     let mut words = env::args_os().skip(1);
     if words.next()? != LAUNCH {
         return None;
     }
-    let parent = words.next()?;
+    let (parent, pipe) = (words.next()?, words.next()?);
     let words: Vec<_> = words.collect();
     let (program, arguments) = words.split_first()?;
     if !tie_to(&parent) {
         // The parent is dead, and so would the command be.
         return Some(exit::of_signal(9));
     }
-    let error = Command::new(program).args(arguments).exec();
+    let environment = match orders(&parent, &pipe) {
+        Ok(Some(environment)) => environment,
+        Ok(None) => return Some(exit::of_signal(9)),
+        Err(error) => {
+            out::complain(format_args!("could not be told what to run: {error}"));
+            return Some(exit::INTERNAL);
+        }
+    };
+    let error = Command::new(program).args(arguments).envs(environment).exec();
     let failure = not_run(program, &error);
     if let Some(message) = failure.message() {
         out::complain(message);
     }
     Some(failure.code())
+}
+
+/// Waits for orders: the environment to run with. None if there are none, or not all of them.
+fn orders(parent: &OsStr, pipe: &OsStr) -> io::Result<Option<Vec<(OsString, OsString)>>> {
+    if pipe == AT_ONCE {
+        return Ok(Some(Vec::new()));
+    }
+    let path = Path::new("/proc").join(parent).join("fd").join(pipe);
+    let mut text = Vec::new();
+    // Opened anew, it is closed when the command begins.
+    File::open(path)?.read_to_end(&mut text)?;
+    let Some(text) = text.strip_suffix(END) else { return Ok(None) };
+    let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let entries = text.split(|byte| *byte == 0).filter_map(|entry| {
+        let equals = entry.iter().position(|byte| *byte == b'=')?;
+        Some((owned(&entry[..equals]), owned(&entry[equals + 1..])))
+    });
+    Ok(Some(entries.collect()))
 }
 
 /// Asks to be killed when the parent dies. False if it is dead already.

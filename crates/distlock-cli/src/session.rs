@@ -8,13 +8,14 @@ use serde_json::json;
 
 use crate::cmd::run::IfDown;
 use crate::exit::{self, Failure};
+use crate::launch::Launcher;
 use crate::plan::Plan;
 use crate::progress::{Told, Voice};
 use crate::report::{Report, Summary, millis};
 use crate::signals::Signals;
 use crate::supervise::{Done, Run};
 use crate::take::{self, Refused};
-use crate::{out, progress, span};
+use crate::{child, out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
 pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
@@ -55,7 +56,12 @@ async fn attempt_on(
     let (voice, started) = (Voice::new(&plan.want.talking), BootClock.now());
     let told = Told { want: &plan.want, voice };
     warn_of_risk(locks, told);
-    let taken = take::take(&plan.want, locks, signals, voice).await;
+    // The store has its work before the launcher is started, so both go on at once.
+    let (taken, launcher) = tokio::join!(
+        biased;
+        take::take(&plan.want, locks, signals, voice),
+        async { Launcher::stand_by(&plan.command, !child::on_terminal()) },
+    );
     summary.waited_ms = millis(BootClock.now().since(started));
     let held = match taken {
         Ok(held) => Some(held),
@@ -82,7 +88,7 @@ async fn attempt_on(
             json!({ "fence": held.fence(), "waitedMs": summary.waited_ms }),
         );
     }
-    let done = Run::start(plan, told, held, signals).await?.finish().await?;
+    let done = Run::start(plan, told, launcher, held, signals).await?.finish().await?;
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;

@@ -11,6 +11,7 @@ use crate::child::{Child, Ended};
 use crate::cmd::run::OnLost;
 use crate::exit::{self, Failure};
 use crate::held::{HELD, Holds, REENTRY};
+use crate::launch::Launcher;
 use crate::plan::Plan;
 use crate::progress::Told;
 use crate::report::Outcome;
@@ -56,12 +57,13 @@ impl<'a> Run<'a> {
     pub(crate) async fn start(
         plan: &'a Plan,
         told: Told<'a>,
+        launcher: Launcher<'_>,
         held: Option<Held>,
         signals: &'a mut Signals,
     ) -> Result<Self, Failure> {
         let started = BootClock.now();
         let stop = Stop::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
-        match Child::start(&plan.command, &environment(plan, held.as_ref())) {
+        match Child::start(launcher, &environment(plan, held.as_ref())) {
             Ok(child) => Ok(Self { plan, told, held, child, signals, stop, started, asked: None }),
             Err(failure) => {
                 if let Some(held) = held {
