@@ -34,6 +34,10 @@ const CLOCK_OFF: Duration = Duration::from_secs(1);
 /// How long each examination may take.
 const EXAMINE_MAX: Duration = Duration::from_secs(10);
 
+/// How long a free lock may be waited for, so that a store that refuses is heard before the
+/// examination ends.
+const LOCK_MAX: Duration = Duration::from_secs(4);
+
 /// How a finding is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grade {
@@ -104,25 +108,38 @@ async fn examine(locks: &Locks, url: &str) -> Vec<Finding> {
             findings.extend(clock(&health, asked, answered));
         }
         Ok(Err(error)) => {
-            findings.push(Finding::fail("reach", &error, cure(&error)));
+            findings.push(Finding::fail("reach", &error, cure(&error, url)));
             return findings;
         }
         Err(_) => {
-            let says = "the store does not answer within 10s: is it paused, or behind a firewall?";
+            let says = "the store does not answer within 10s: see whether it is paused or behind \
+                        a firewall";
             let grade = Grade::Fail(exit::UNREACHABLE);
             findings.push(Finding { grade, what: "reach", says: says.into() });
             return findings;
         }
     }
-    findings.push(locking(locks).await);
+    findings.push(locking(locks, url).await);
     findings
 }
 
 /// What to do about an error on the way to the store.
-fn cure(error: &Error) -> &'static str {
-    match exit::code_of(error) {
-        exit::NOT_AUTHORISED => "check the user, the password and what the user may do",
-        exit::UNREACHABLE => "is the server running, and are host and port right?",
+fn cure(error: &Error, url: &str) -> &'static str {
+    let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+    match (exit::code_of(error), scheme) {
+        (exit::NOT_AUTHORISED, "sqlite") => "let this user read and write the file and its folder",
+        (exit::NOT_AUTHORISED, _) => "check the user, the password and what the user may do",
+        (exit::UNREACHABLE, "sqlite") => "find out who keeps the file locked, with fuser or lsof",
+        (exit::UNREACHABLE, "quorum") => "start the nodes that are down: most must answer",
+        (exit::UNREACHABLE, "redis-sentinel") => {
+            "check that a Sentinel of the URL runs and knows the primary by that name, and that \
+             the address it gives can be reached from here"
+        }
+        (exit::UNREACHABLE, "redis-cluster") => {
+            "check that a node of the URL runs, and that all nodes can be reached from here under \
+             the addresses they announce: redis-cli --cluster check"
+        }
+        (exit::UNREACHABLE, _) => "check that the server runs, and that host and port are right",
         _ => "check the URL and the settings of the store",
     }
 }
@@ -169,6 +186,11 @@ fn about(health: &Health, url: &str) -> Vec<Finding> {
              use a quorum, or let the resource check the fence",
         ));
     }
+    if url.starts_with("redis-sentinel:") || url.starts_with("redis-cluster:") {
+        let says = "a replica that takes over may not know the last grants: let the resource check \
+                    the fence, or use a quorum";
+        findings.push(Finding::ok("failover", says));
+    }
     findings.extend(health.warnings.iter().map(|warning| Finding::warn("store", warning)));
     findings
 }
@@ -197,7 +219,7 @@ fn clock(health: &Health, asked: SystemTime, answered: SystemTime) -> Option<Fin
 }
 
 /// Takes a lock, waits for it a second time, hands it over, releases it: all that locks need.
-async fn locking(locks: &Locks) -> Finding {
+async fn locking(locks: &Locks, url: &str) -> Finding {
     let examined = tokio::time::timeout(EXAMINE_MAX, hand_over(locks)).await;
     match examined {
         Ok(Ok(took)) if !locks.capabilities().push && locks.capabilities().queue => Finding::warn(
@@ -209,9 +231,10 @@ async fn locking(locks: &Locks) -> Finding {
             ),
         ),
         Ok(Ok(took)) => Finding::ok("lock", format!("acquired, handed over in {}", fine(took))),
-        Ok(Err(error)) => Finding::fail("lock", &error, cure(&error)),
+        Ok(Err(error)) => Finding::fail("lock", &error, cure(&error, url)),
         Err(_) => {
-            let says = "a lock that was released did not reach the next in line within 10s";
+            let says = "a lock that was released did not reach the next in line within 10s: look \
+                        for what slows the store down";
             Finding { grade: Grade::Fail(exit::UNREACHABLE), what: "lock", says: says.into() }
         }
     }
@@ -219,7 +242,8 @@ async fn locking(locks: &Locks) -> Finding {
 
 async fn hand_over(locks: &Locks) -> Result<Duration, Error> {
     let key = format!("distlock/doctor/{}", std::process::id());
-    let mutex = locks.mutex(&key)?;
+    let patient = locks.configure(|options| options.max_wait(LOCK_MAX))?;
+    let mutex = patient.mutex(&key)?;
     let first = mutex.lock().await?;
     let waiting = async {
         let second = mutex.lock().await?;

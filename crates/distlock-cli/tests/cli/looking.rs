@@ -1,7 +1,5 @@
 //! Looking at locks, and an operator's hand on them.
 
-use serde_json::Value;
-
 use crate::support::*;
 
 #[test]
@@ -48,40 +46,6 @@ fn an_operator_breaks_what_was_seen_and_nothing_newer() {
         assert!(!lives(&child));
         locker.run(&break_at(fence)).code(75);
     }
-}
-
-#[test]
-fn doctor_finds_a_healthy_store_healthy() {
-    for store in Store::each() {
-        let done = on(&store).run("doctor --json").code(0);
-        let findings: Vec<Value> =
-            done.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let grade = |check: &str| {
-            findings.iter().find(|finding| finding["check"] == check).map(|f| f["grade"].clone())
-        };
-        assert_eq!(grade("reach"), Some("ok".into()), "{findings:#?}");
-        assert_eq!(grade("lock"), Some("ok".into()), "{findings:#?}");
-        on(&store).run("ls").says("nothing is held");
-    }
-}
-
-#[test]
-fn doctor_says_what_to_mend() {
-    use distlock_testkit::servers::{RedisServer, RedisServerOptions};
-    let args = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"].map(str::to_owned);
-    let server = RedisServer::start_with(RedisServerOptions { args: args.into() });
-    let done = at(&server.url()).run("doctor").code(0);
-    assert!(done.stdout.contains("set maxmemory-policy noeviction"), "{}", done.stdout);
-    assert!(done.stdout.contains("set appendonly yes"), "{}", done.stdout);
-    server.command(&["ACL", "SETUSER", "locker", "on", ">pw", "~*", "resetchannels", "+@all"]);
-    let url = format!("redis://locker:pw@127.0.0.1:{}/", server.port());
-    let done = at(&url).run("doctor").code(0);
-    assert!(done.stdout.contains("+subscribe"), "{}", done.stdout);
-    server.command(&["ACL", "SETUSER", "reader", "on", ">pw", "~*", "&*", "+info", "+hello"]);
-    let url = format!("redis://reader:pw@127.0.0.1:{}/", server.port());
-    let done = at(&url).run("doctor").code(77);
-    assert!(done.stdout.contains("fail"), "{}", done.stdout);
-    at("memory:").run("doctor").code(0);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod child;
 mod codes;
 mod counting;
+mod doctor;
 mod flags;
 mod leases;
 mod looking;

@@ -254,6 +254,14 @@ impl Done {
         self
     }
 
+    /// Something stands on stdout.
+    #[track_caller]
+    pub(crate) fn shows(self, words: &str) -> Self {
+        let (line, shown) = (&self.line, &self.stdout);
+        assert!(shown.contains(words), "distlock {line}: no {words:?} in {shown}");
+        self
+    }
+
     /// Nothing stands on stderr.
     #[track_caller]
     pub(crate) fn quietly(self) -> Self {
@@ -265,6 +273,13 @@ impl Done {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("no JSON: {}", self.stdout))
     }
+}
+
+/// Says that a promise was not put to the test here. The harness hides what tests print as long as
+/// they pass, so this goes past it.
+pub(crate) fn skipped(what: &str, why: &str) {
+    let line = format!("SKIPPED: {what} is not shown: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 /// Waits until something is so.

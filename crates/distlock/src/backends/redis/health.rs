@@ -52,7 +52,10 @@ pub(super) fn whole(mut nodes: Vec<Health>) -> Health {
     nodes.sort_by(|a, b| a.identity.cmp(&b.identity));
     let mut all = nodes.first().cloned().unwrap_or_else(|| Health::new("", ""));
     if nodes.len() > 1 {
+        let copies: u64 = nodes.iter().filter_map(replicas).sum();
+        all.facts.retain(|(name, _)| *name != "replicas");
         all.facts.push(("primaries", nodes.len().to_string()));
+        all.facts.push(("replicas", copies.to_string()));
     }
     all.persistent = nodes.iter().all(|node| node.persistent);
     all.replica = nodes.iter().any(|node| node.replica);
@@ -60,6 +63,12 @@ pub(super) fn whole(mut nodes: Vec<Health>) -> Health {
     all.warnings.sort();
     all.warnings.dedup();
     all
+}
+
+/// How many servers copy this one, if it says.
+pub(super) fn replicas(health: &Health) -> Option<u64> {
+    let fact = health.facts.iter().find(|(name, _)| *name == "replicas");
+    fact.and_then(|(_, count)| count.parse().ok())
 }
 
 #[cfg(test)]
@@ -94,8 +103,10 @@ mod tests {
 
     #[test]
     fn many_nodes_are_as_good_as_the_worst() {
-        let (good, bad) = (of("run_id:b\naof_enabled:1"), of("run_id:a\nrole:slave"));
+        let good = of("run_id:b\naof_enabled:1\nconnected_slaves:2");
+        let bad = of("run_id:a\nrole:slave\nconnected_slaves:1");
         let all = whole(vec![good, bad]);
+        assert_eq!(replicas(&all), Some(3));
         assert_eq!((all.identity.as_str(), all.persistent, all.warnings.len()), ("a", false, 1));
     }
 }

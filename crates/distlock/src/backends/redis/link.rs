@@ -83,6 +83,10 @@ impl Link {
         self.epoch.load(Ordering::SeqCst)
     }
 
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
     pub(super) fn listen(&self) -> broadcast::Receiver<Push> {
         self.pushes.subscribe()
     }

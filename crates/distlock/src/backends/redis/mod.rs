@@ -12,6 +12,7 @@ mod keys;
 mod link;
 mod list;
 mod script;
+mod survey;
 mod wire;
 
 use std::borrow::Cow;
@@ -443,15 +444,7 @@ impl Backend for Redis {
     }
 
     fn probe(&self) -> Pending<'_, Health> {
-        Box::pin(async move {
-            let nodes = self.inner.link.nodes().await?;
-            let mut seen = Vec::new();
-            for node in &nodes {
-                let info = self.inner.link.run_at(node, "probe", &redis::cmd("INFO")).await?;
-                seen.push(health::of(&wire::as_str(&info)?));
-            }
-            Ok(health::whole(seen))
-        })
+        Box::pin(survey::probe(&self.inner.link))
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {
