@@ -34,15 +34,17 @@ pub(super) fn redrawn(look: &Look, frame: usize, columns: usize, colours: bool) 
             parts.push(part(format!("held {}", span::show(holder.held_for)), "", 3));
             parts.push(part(format!("by {}", holder.owner), "", 3));
             if let Some(reason) = &holder.reason {
-                parts.push(part(format!("({reason})"), DIM, 5));
+                parts.push(part(format!("({reason})"), DIM, 6));
             }
         }
     }
     if let Some((place, all)) = look.position() {
         parts.push(part(format!(" you are {} of {all}", ordinal(place)), "", 4));
     }
-    if let Some(left) = look.holder().and_then(|holder| holder.expires_in) {
-        parts.push(part(format!(" lease {}", span::show(left)), DIM, 6));
+    if let Some(left) = look.left.filter(|left| left.as_secs() > 0) {
+        parts.push(part(format!(" about {} left", span::show(left)), "", 5));
+    } else if let Some(left) = look.holder().and_then(|holder| holder.expires_in) {
+        parts.push(part(format!(" lease {}", span::show(left)), DIM, 7));
     }
     let waited = match look.max_wait {
         Some(max_wait) => format!(" [{}/{}]", span::clock(look.waited), span::clock(max_wait)),
@@ -147,6 +149,7 @@ mod tests {
             key: "deploy/prod".into(),
             seen: Ok(snapshot),
             ahead: Some(1),
+            left: None,
             waited: Duration::from_secs(37),
             max_wait: Some(Duration::from_secs(300)),
         }
@@ -159,6 +162,18 @@ mod tests {
             "⠹ deploy/prod held 3m12s by deploy@ci-7 (release 1.9)  you are 2nd of 4  lease 24s  \
              [0:37/5:00]"
         );
+    }
+
+    #[test]
+    fn a_guess_stands_where_the_lease_would() {
+        let look = Look { left: Some(Duration::from_secs(100)), ..look() };
+        assert_eq!(
+            redrawn(&look, 2, 120, false),
+            "⠹ deploy/prod held 3m12s by deploy@ci-7 (release 1.9)  you are 2nd of 4  about 1m40s \
+             left  [0:37/5:00]"
+        );
+        let late = look.after(Duration::from_secs(101));
+        assert!(!redrawn(&late, 2, 120, false).contains("about"), "a guess that was wrong goes");
     }
 
     #[test]

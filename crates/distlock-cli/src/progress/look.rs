@@ -14,6 +14,8 @@ pub(crate) struct Look {
     /// What the store says, or why it says nothing.
     pub(crate) seen: Result<Snapshot, String>,
     pub(crate) ahead: Option<u64>,
+    /// How long until it is our turn, as far as the past tells.
+    pub(crate) left: Option<Duration>,
     pub(crate) waited: Duration,
     pub(crate) max_wait: Option<Duration>,
 }
@@ -36,6 +38,7 @@ impl Look {
     pub(crate) fn after(&self, while_: Duration) -> Self {
         let mut later = self.clone();
         later.waited += while_;
+        later.left = later.left.and_then(|left| left.checked_sub(while_));
         if let Ok(snapshot) = &mut later.seen {
             for holder in &mut snapshot.holders {
                 holder.held_for += while_;
@@ -62,6 +65,7 @@ impl Look {
             "holder": holder,
             "position": position.map(|(place, _)| place),
             "waiters": position.map(|(_, all)| all),
+            "aboutLeftMs": self.left.map(millis),
             "waitedMs": millis(self.waited),
             "maxWaitMs": self.max_wait.map(millis),
             "error": self.seen.as_ref().err(),

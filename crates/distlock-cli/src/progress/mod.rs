@@ -3,6 +3,7 @@
 mod events;
 mod line;
 mod look;
+mod usual;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use self::events::{Told, event};
 use self::look::Look;
+use self::usual::Usual;
 use crate::args::{Progress, Talking};
-use crate::want::Want;
+use crate::want::{Kind, Want};
 
 /// On a terminal nothing is drawn before this: most locks are free, and a flash disturbs.
 const QUIET_FIRST: Duration = Duration::from_millis(400);
@@ -108,9 +110,10 @@ impl<'a> Waiting<'a> {
     async fn redraw(&mut self) {
         let started = Instant::now();
         sleep(QUIET_FIRST).await;
+        let usual = self.usual().await;
         loop {
             let looked = Instant::now();
-            let look = self.look(started).await;
+            let look = self.look(started, &usual).await;
             while looked.elapsed() < LOOK_EVERY {
                 let look = look.after(looked.elapsed());
                 self.draw(&line::redrawn(&look, spin(started), columns(), colours()));
@@ -124,9 +127,10 @@ impl<'a> Waiting<'a> {
         // At once, but not for a lock that is free: a store that says nothing for a while counts
         // as one that keeps us waiting.
         let _ = timeout(QUIET_FIRST, self.queued.notified()).await;
+        let usual = self.usual().await;
         for at in moments() {
             sleep((started + at).saturating_duration_since(Instant::now())).await;
-            let look = self.look(started).await;
+            let look = self.look(started, &usual).await;
             match self.voice {
                 Voice::Json => event("waiting", &look.event()),
                 _ => crate::out::say(line::plain(&look)),
@@ -134,18 +138,35 @@ impl<'a> Waiting<'a> {
         }
     }
 
+    /// How long the key is usually held; nothing is known where no journal is kept.
+    async fn usual(&self) -> Usual {
+        if self.want.kind != Kind::Exclusive || self.voice == Voice::Plain {
+            return Usual::default();
+        }
+        let past = self.locks.history(&self.want.key, usual::VISITS_MAX);
+        match timeout(LOOK_MAX, past).await {
+            Ok(Ok(visits)) => Usual::of(&visits),
+            _ => Usual::default(),
+        }
+    }
+
     /// Who holds, who waits, and where we are among them.
-    async fn look(&self, started: Instant) -> Look {
-        let seen = timeout(LOOK_MAX, self.locks.inspect(&self.want.key)).await;
+    async fn look(&self, started: Instant, usual: &Usual) -> Look {
+        let seen = match timeout(LOOK_MAX, self.locks.inspect(&self.want.key)).await {
+            Ok(Ok(snapshot)) => Ok(snapshot),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the backend does not answer".into()),
+        };
         let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != UNKNOWN);
+        let holder = seen.as_ref().ok().and_then(|snapshot| snapshot.holders.first());
+        let left = holder.zip(ahead).and_then(|(holder, ahead)| {
+            holder.exclusive.then(|| usual.left(holder.held_for, ahead)).flatten()
+        });
         Look {
             key: self.want.key.to_string(),
-            seen: match seen {
-                Ok(Ok(snapshot)) => Ok(snapshot),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err("the backend does not answer".into()),
-            },
+            seen,
             ahead,
+            left,
             waited: started.elapsed(),
             max_wait: self.want.max_wait,
         }
