@@ -60,6 +60,9 @@ fn advice(error: &Error) -> &'static str {
             "; the file is damaged: stop all programs that use it, move it away together with its \
              -wal and -shm files, and start them again"
         }
+        Some(ErrorCode::SystemIoFailure) => {
+            "; see what the kernel says about the disk, and whether the size of files is limited"
+        }
         Some(ErrorCode::NotADatabase) => "; this is some other file: name another one",
         Some(_) => "",
         None => "; a row makes no sense: was the file edited by hand?",
@@ -76,7 +79,7 @@ mod tests {
             (ffi::SQLITE_BUSY, true, "keeps it locked"),
             (ffi::SQLITE_BUSY_SNAPSHOT, true, "keeps it locked"),
             (ffi::SQLITE_BUSY_RECOVERY, true, "keeps it locked"),
-            (ffi::SQLITE_IOERR_READ, true, "x.db"),
+            (ffi::SQLITE_IOERR_READ, true, "the kernel"),
             (ffi::SQLITE_FULL, false, "make room"),
             (ffi::SQLITE_IOERR_SHMSIZE, false, "make room"),
             (ffi::SQLITE_READONLY, false, "writable"),
