@@ -131,6 +131,28 @@ fn redis(_: &str) -> Result<Opened, Invalid> {
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "redis"))]
+    #[test]
+    fn a_driver_that_was_left_out_is_said_to_be_off() {
+        for scheme in ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"] {
+            let refused = open(&format!("{scheme}://h/x")).map(|_| ()).unwrap_err();
+            // The command line takes its exit code from this.
+            assert_eq!(refused.what, "URL scheme");
+            assert!(refused.to_string().contains("feature `redis`"), "{refused}");
+        }
+        #[cfg(not(feature = "sqlite"))]
+        {
+            let refused = open("sqlite:/x.db").map(|_| ()).unwrap_err();
+            assert_eq!(refused.what, "URL scheme");
+            assert!(refused.to_string().contains("feature `sqlite`"), "{refused}");
+        }
+        // What needs no feature is there, and what nobody knows is told apart.
+        assert!(open("memory:").is_ok());
+        let unknown = open("etcd://h").map(|_| ()).unwrap_err().to_string();
+        assert!(unknown.contains("unknown"), "{unknown}");
+    }
+
+    #[cfg(all(feature = "redis", feature = "sqlite"))]
     #[test]
     fn what_cannot_be_opened_is_refused_with_the_reason() {
         for (url, says) in [
@@ -154,6 +176,7 @@ mod tests {
         }
     }
 
+    #[cfg(all(feature = "redis", feature = "sqlite"))]
     #[test]
     fn known_urls_open_without_a_server() {
         for url in [
@@ -168,6 +191,7 @@ mod tests {
         assert!(open("quorum:?node=redis://a&node=redis://b&node=redis://c?namespace=x").is_ok());
     }
 
+    #[cfg(feature = "redis")]
     #[test]
     fn the_journal_is_an_option_of_every_url() {
         let retention = |url| open(url).unwrap().retention;
