@@ -4,7 +4,7 @@ CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
 
-.PHONY: help setup test unit doctest ci fmt clippy doc deny bench model soak clean
+.PHONY: help setup test unit bare doctest ci fmt clippy doc deny bench model soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -12,7 +12,7 @@ help: ## list the targets
 setup: ## install what the tests need and the machine lacks
 	@sh scripts/setup.sh
 
-test: setup unit doctest ## every test and every example in the docs
+test: setup unit bare doctest ## every test and every example in the docs
 
 unit:
 ifeq ($(NEXTEST),yes)
@@ -20,6 +20,11 @@ ifeq ($(NEXTEST),yes)
 else
 	$(CARGO) test --workspace --all-features --locked --lib --bins --tests
 endif
+
+# What was left out says so, and is really left out of the command.
+bare:
+	$(CARGO) test -p distlock --no-default-features --locked --lib -- open::
+	@! $(CARGO) tree -p distlock-cli --no-default-features --locked -e normal --prefix none | grep '^redis '
 
 doctest:
 	$(CARGO) test --workspace --all-features --locked --doc
@@ -45,7 +50,7 @@ else
 	@echo "cargo-deny is not installed: licences, bans and sources are not checked"
 endif
 
-bench: ## measure; tables go to the terminal, target/bench/report.json and docs/benchmarks.md
+bench: ## measure; tables go to the terminal, target/bench/report.json, docs/benchmarks.md and README.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked
 	$(CARGO) build --release --locked -p distlock-cli
 	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build

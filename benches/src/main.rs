@@ -11,6 +11,7 @@ mod http;
 mod outage;
 mod proxy;
 mod quorum;
+mod readme;
 mod renewal;
 mod report;
 mod round;
@@ -71,6 +72,7 @@ fn main() -> Result<(), String> {
     if effort == Effort::FULL && only.is_none() {
         let page = root.join("docs/benchmarks.md");
         report.write_markdown(&page).map_err(|e| e.to_string())?;
+        readme::write(&report, &root.join("README.md")).map_err(|e| e.to_string())?;
     }
     Ok(())
 }

@@ -48,6 +48,11 @@ impl Report {
         table
     }
 
+    /// A figure for people.
+    pub(crate) fn shown(&self, metric: &str) -> String {
+        self.figures.get(metric).map_or_else(|| "not measured".to_owned(), |value| shown(*value))
+    }
+
     pub(crate) fn write_json(&self, path: &Path) -> io::Result<()> {
         let lines: Vec<_> = self.figures.iter().map(|(k, v)| format!("  \"{k}\": {v}")).collect();
         write(path, &format!("{{\n{}\n}}\n", lines.join(",\n")))
