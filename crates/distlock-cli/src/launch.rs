@@ -78,8 +78,9 @@ impl<'a> Launcher<'a> {
     }
 
     fn start(mut self, environment: &[(&str, String)]) -> io::Result<Launched> {
-        if let Some(standing_by) = self.standing_by.take() {
-            return standing_by.go(environment);
+        let standing_by = self.standing_by.take();
+        if let Some(launched) = standing_by.and_then(|standing_by| standing_by.go(environment)) {
+            return Ok(launched);
         }
         let mut command = command(self.words, self.leads, AT_ONCE);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
@@ -106,7 +107,7 @@ impl StandingBy {
             return None;
         }
         let (read, orders) = io::pipe().ok()?;
-        // The launcher may be dead by then, so orders that do not fit into the pipe are an error.
+        // Nobody may be there to read, so orders that do not fit are not waited for.
         rustix::io::ioctl_fionbio(&orders, true).ok()?;
         let pipe = read.as_raw_fd().to_string();
         let mut process = command(words, leads, &pipe).spawn().ok()?;
@@ -125,17 +126,17 @@ impl StandingBy {
         None
     }
 
-    fn go(mut self, environment: &[(&str, String)]) -> io::Result<Launched> {
+    /// Gives the orders; none if they do not fit into the pipe.
+    fn go(mut self, environment: &[(&str, String)]) -> Option<Launched> {
         let entries = environment.iter().map(|(name, value)| format!("{name}={value}"));
         let text = entries.collect::<Vec<_>>().join("\0");
-        let ordered = self.orders.write_all(&[text.as_bytes(), END].concat());
-        if let Err(error) = ordered {
-            // Without the end of its orders it will not run the command.
+        if self.orders.write_all(&[text.as_bytes(), END].concat()).is_err() {
+            // Without the end of its orders it does not run the command.
             let _ = self.process.kill();
             let _ = self.process.wait();
-            return Err(error);
+            return None;
         }
-        Ok(Launched { process: self.process, _orders: Some(self.read) })
+        Some(Launched { process: self.process, _orders: Some(self.read) })
     }
 }
 

@@ -76,3 +76,21 @@ fn the_lock_is_free_when_the_command_line_returns() {
         locker.run("status --exit-code returned").code(0).prints("returned: free");
     }
 }
+
+#[test]
+fn nothing_leaks_into_the_command() {
+    let list = ["ls", "/proc/self/fd"];
+    let bare = Command::new(list[0]).arg(list[1]).stdin(Stdio::null()).output().unwrap();
+    let bare = String::from_utf8(bare.stdout).unwrap();
+    on(some()).run("run leaks -- ls /proc/self/fd").code(0).prints(bare.trim_end());
+}
+
+#[test]
+fn an_environment_of_any_size_reaches_the_command() {
+    // More than fits into a pipe.
+    let many = vec!["k".repeat(100); 900].join(" ");
+    let locker = on(some()).env("DISTLOCK_HELD", &many);
+    let script = "echo ${#DISTLOCK_HELD} $DISTLOCK_KEY";
+    let expected = format!("{} large", many.len() + " large".len());
+    locker.run(&format!("run large -- sh -c '{script}'")).code(0).prints(&expected);
+}

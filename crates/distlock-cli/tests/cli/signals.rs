@@ -79,6 +79,25 @@ fn killing_the_wrapper_takes_the_command_along() {
 }
 
 #[test]
+fn killing_a_wrapper_that_waits_leaves_nobody_behind() {
+    let (store, folder) = (Store::sqlite(), Folder::new());
+    let locker = on(&store).inside(&folder);
+    let _holder = hold(&locker, &folder, "", "standing");
+    let waiting = locker.start("run standing -- touch ran");
+    let pid = waiting.pid().as_raw_nonzero().to_string();
+    let standing_by = || {
+        let found = std::process::Command::new("ps").args(["-o", "pid=", "--ppid", &pid]).output();
+        String::from_utf8(found.unwrap().stdout).unwrap().trim().to_owned()
+    };
+    until("somebody stands by", || lives(&standing_by()));
+    let launcher = standing_by();
+    waiting.signal(Signal::KILL);
+    until("nobody stands by", || !lives(&launcher));
+    waiting.end();
+    assert_eq!(folder.names(), ["held"], "nothing of the command has run");
+}
+
+#[test]
 fn a_signal_while_waiting_leaves_the_queue_at_once() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (store, folder) = (Store::redis(), Folder::new());
