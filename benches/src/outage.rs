@@ -20,16 +20,20 @@ const ROUNDS: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Outage {
+    /// All are up: what the machine adds by itself.
+    None,
     Killed,
     Paused,
 }
 
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
-    for (outage, name) in [(Outage::Killed, "killed"), (Outage::Paused, "paused")] {
+    for (outage, name) in
+        [(Outage::None, "all_up"), (Outage::Killed, "two_killed"), (Outage::Paused, "two_paused")]
+    {
         let (mut rtts, failed) = calls(effort, outage);
-        report.add(format!("quorum5_two_{name}_p50_rtts"), quantile(&mut rtts, 0.5));
-        report.add(format!("quorum5_two_{name}_p99_rtts"), quantile(&mut rtts, 0.99));
-        report.add(format!("quorum5_two_{name}_failures"), f64::from(failed));
+        report.add(format!("quorum5_{name}_p50_rtts"), quantile(&mut rtts, 0.5));
+        report.add(format!("quorum5_{name}_p99_rtts"), quantile(&mut rtts, 0.99));
+        report.add(format!("quorum5_{name}_failures"), f64::from(failed));
     }
 }
 
@@ -52,6 +56,7 @@ fn calls(effort: Effort, outage: Outage) -> (Vec<f64>, u32) {
         }
         for server in &mut servers[..2] {
             match outage {
+                Outage::None => {}
                 Outage::Killed => server.kill(),
                 Outage::Paused => server.pause(),
             }
