@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
+BENCH := $(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
 DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
 
 .PHONY: help setup test unit bare doctest ci fmt clippy doc deny bench model soak clean
@@ -53,7 +54,8 @@ endif
 bench: ## measure; tables go to the terminal, target/bench/report.json, docs/benchmarks.md and README.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked
 	$(CARGO) build --release --locked -p distlock-cli
-	$(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
+	$(BENCH) --features http -- --only http
+	$(BENCH)
 
 model: ## explore the models at length; tables and traces go to the terminal and docs/models.md
 	$(CARGO) run --release --locked -p distlock-testkit --features models --example models docs/models.md

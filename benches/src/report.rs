@@ -27,6 +27,13 @@ impl Report {
         }
     }
 
+    /// Adds figures of an earlier run, as far as there was one.
+    pub(crate) fn take_over(&mut self, prefix: &str, path: &Path) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let earlier: BTreeMap<String, f64> = serde_json::from_str(&text).unwrap_or_default();
+        self.figures.extend(earlier.into_iter().filter(|(metric, _)| metric.starts_with(prefix)));
+    }
+
     pub(crate) fn table(&self) -> String {
         let mut table = String::from("| metric | value | target | |\n|---|---|---|---|\n");
         for (metric, value) in &self.figures {
