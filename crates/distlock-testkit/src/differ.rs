@@ -2,6 +2,7 @@
 
 mod burst;
 mod compare;
+mod crowd;
 mod episode;
 mod inbox;
 mod plan;

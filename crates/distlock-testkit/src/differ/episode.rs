@@ -98,6 +98,7 @@ impl<'a> Episode<'a> {
                 self.renew(client, &model, &store, report).await;
             }
             Op::Burst { clients, asks } => self.burst(clients, asks, report).await,
+            Op::Crowd { asks, lifetime } => self.crowd(asks, lifetime, pass, report).await,
             Op::Release { client, claim, how } => {
                 let target = Target::Claim(self.known[claim].ask.claim.clone());
                 self.release(client, &target, &target, how, report).await;
@@ -246,7 +247,7 @@ impl<'a> Episode<'a> {
         }
     }
 
-    async fn pass(&mut self, while_: Duration, pass: &mut impl AsyncFnMut(Duration)) {
+    pub(super) async fn pass(&mut self, while_: Duration, pass: &mut impl AsyncFnMut(Duration)) {
         self.tick();
         pass(while_).await;
         // A pass that took as long as it let pass was a sleep; any other moved the store's clock,

@@ -15,6 +15,9 @@ pub(super) const FLOOR_STEP: u64 = 1_000_000_000;
 /// Far longer than a burst takes, so that nothing ends in the middle of it.
 const BURST_SPAN: Duration = Duration::from_secs(600);
 
+/// Longer than a crowd takes, unless time is let pass.
+const CROWD_SPAN: Duration = Duration::from_secs(60);
+
 /// A claim that was asked for, and by which client.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -66,6 +69,11 @@ pub(super) enum Op {
         clients: [usize; 2],
         asks: Vec<[Ask; 2]>,
     },
+    /// Many wait at a key of their own, for which they are asked for one by one by these clients.
+    Crowd {
+        asks: Vec<(usize, Ask)>,
+        lifetime: Duration,
+    },
     Pass(Duration),
 }
 
@@ -114,6 +122,7 @@ impl Planner {
             }
             84..88 => Op::Inspect { client },
             88 => self.burst(client),
+            89 if self.capabilities.queue => self.crowd(client),
             _ => Op::Pass(self.gap()),
         }
     }
@@ -237,6 +246,28 @@ impl Planner {
             }));
         }
         Op::Burst { clients, asks }
+    }
+
+    /// Asks of one client and a few of others for one key, which nobody else uses.
+    fn crowd(&mut self, client: usize) -> Op {
+        let key = format!("{}/{:x}", self.key, self.rng.next_u64());
+        let key = Key::new(key).expect("a short key");
+        let plain = self.rng.chance(0.5);
+        let mut asks = Vec::new();
+        for _ in 0..(12 + self.rng.below(20)) {
+            let mut ask = self.possible_ask();
+            if plain {
+                (ask.capacity, ask.weight, ask.group, ask.reentry) = (1, 1, None, None);
+            }
+            // A store may rely on ids to be random.
+            let id = u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64());
+            ask.claim = Claim::new(key.clone(), ClaimId::from_bytes(id.to_be_bytes()));
+            (ask.order, ask.ttl) = (self.order, CROWD_SPAN);
+            ask.wait = Some(Wait { place: CROWD_SPAN, waiters_max: 1_000 });
+            let other = self.rng.chance(0.1);
+            asks.push((if other { self.index(self.clients) } else { client }, ask));
+        }
+        Op::Crowd { asks, lifetime: CROWD_SPAN + Duration::from_secs(1) }
     }
 
     fn how(&mut self) -> How {

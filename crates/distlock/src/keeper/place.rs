@@ -18,6 +18,8 @@ pub(super) struct Place {
     acknowledged: Moment,
     next: Moment,
     in_flight: bool,
+    /// No heartbeat was sent yet.
+    fresh: bool,
     /// The store pushes grants, so nobody needs to look out for them.
     pushed: bool,
 }
@@ -43,6 +45,7 @@ impl Place {
             acknowledged: sent_at,
             next: sent_at,
             in_flight: false,
+            fresh: true,
         };
         new.confirmed(standing, sent_at, now);
         new
@@ -56,6 +59,18 @@ impl Place {
     /// True if a heartbeat that goes out now anyway may take this place along.
     pub(super) fn can_join(&self, now: Moment) -> bool {
         !self.in_flight && self.next <= now.after(self.leeway())
+    }
+
+    /// True if a heartbeat of another place at the same key may take this one along. A place that
+    /// was never heard of since it was taken always may, the others twice as often as they must: so
+    /// all soon go together, and none goes out again and again because another is due.
+    pub(super) fn can_join_its_key(&self, now: Moment) -> bool {
+        !self.in_flight && (self.fresh || self.next <= now.after(self.interval() / 2))
+    }
+
+    /// True if it is time for a heartbeat, and not only for a look of the first in line.
+    pub(super) fn beats(&self, now: Moment) -> bool {
+        self.acknowledged.after(self.interval()) <= now.after(self.leeway())
     }
 
     /// How much earlier than wanted a heartbeat may go out.
@@ -74,6 +89,7 @@ impl Place {
 
     pub(super) fn sent(&mut self) {
         self.in_flight = true;
+        self.fresh = false;
     }
 
     /// Whoever was to answer is gone.

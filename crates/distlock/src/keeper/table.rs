@@ -1,10 +1,10 @@
 //! Every claim in hand and when it is due: what the keeper knows, without doing anything.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Claim, ClaimId, Moment, Renewal, Ticket};
+use distlock_core::{Claim, ClaimId, Key, Moment, Renewal, Ticket};
 use tokio::sync::oneshot;
 
 use super::callers::Callers;
@@ -21,6 +21,9 @@ const LEEWAY_MAX: Duration = Duration::from_secs(1);
 /// How long the keeper stays around with nothing to do, so that a program which takes and releases
 /// locks one after the other does not start a task for each.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Later than anything that is due.
+const NEVER: Moment = Moment::from_micros(u64::MAX);
 
 /// A claim in hand.
 #[derive(Debug)]
@@ -179,27 +182,51 @@ impl Table {
             plan.wake_at = since.after(LINGER).min(now.after(nap));
         } else {
             self.idle_since = None;
-            let next = self.timers.first().map_or(Moment::from_micros(u64::MAX), |&(at, _)| at);
+            let next = self.timers.first().map_or(NEVER, |&(at, _)| at);
             plan.wake_at = next.min(now.after(nap));
         }
         self.wake_at = plan.wake_at;
         plan
     }
 
-    /// Lets claims that are due soon go out with those that are due now: fewer, fuller batches.
+    /// Lets claims that are due soon go out with those that are due now: fewer, fuller batches. A
+    /// heartbeat takes along all that wait at its key, because a store can tell at a glance whether
+    /// all of them are still there, but not whether some are.
     fn join_others(&mut self, now: Moment, plan: &mut Plan) {
-        let soon = self.timers.range(..=(now.after(self.leeway), ClaimId::from_bytes([0xff; 16])));
+        let (keys, interval) = self.keys_that_beat(now, plan);
+        let soon = now.after(self.leeway.max(interval));
+        let soon = self.timers.range(..=(soon, ClaimId::from_bytes([0xff; 16])));
         let willing: Vec<_> = soon
             .map(|&(_, id)| id)
-            .filter(|id| match &self.entries[id].kind {
-                Kind::Held { lease, .. } => !plan.renewals.is_empty() && lease.can_join(now),
-                Kind::Waiting(waiter) => !plan.heartbeats.is_empty() && waiter.place.can_join(now),
-                Kind::Leaving(_) => false,
+            .filter(|id| match &self.entries[id] {
+                Entry { kind: Kind::Held { lease, .. }, .. } => {
+                    !plan.renewals.is_empty() && lease.can_join(now)
+                }
+                Entry { kind: Kind::Waiting(Waiter { place, .. }), claim, .. } => {
+                    let soon = !plan.heartbeats.is_empty() && place.can_join(now);
+                    soon || place.can_join_its_key(now) && keys.contains(&claim.key)
+                }
+                Entry { kind: Kind::Leaving(_), .. } => false,
             })
             .collect();
         for id in willing {
             self.send(id, now, plan);
         }
+    }
+
+    /// The keys at which a heartbeat is due, not counting looks of those who are first in line, and
+    /// the longest time between two.
+    fn keys_that_beat(&self, now: Moment, plan: &Plan) -> (HashSet<Key>, Duration) {
+        let (mut keys, mut longest) = (HashSet::new(), Duration::ZERO);
+        for (Renewal { claim, .. }, _) in &plan.heartbeats {
+            if let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get(&claim.id)
+                && waiter.place.beats(now)
+            {
+                keys.insert(claim.key.clone());
+                longest = longest.max(waiter.place.interval());
+            }
+        }
+        (keys, longest)
     }
 
     /// A claim's timer has run out: does what is due for it and sets the next timer.
@@ -295,6 +322,6 @@ fn due_at(next: Option<Moment>, now: Moment) -> Due {
     match next {
         Some(at) if at > now => Due::Later(at),
         Some(_) => Due::Renew,
-        None => Due::Later(Moment::from_micros(u64::MAX)),
+        None => Due::Later(NEVER),
     }
 }

@@ -19,7 +19,8 @@ use crate::sync::lock;
 /// How many held claims go into one call. A store that runs it as one script is blocked for it.
 const RENEWALS_MAX: usize = 100;
 
-/// How many waiting claims go into one call. A driver sends one heartbeat per key for them all.
+/// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
+/// driver sends one heartbeat per key for them all.
 const HEARTBEATS_MAX: usize = 10_000;
 
 /// How long an answer that nobody waits for any more is listened for.
@@ -101,7 +102,7 @@ fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
     }
     let mut heartbeats = plan.heartbeats;
     heartbeats.sort_unstable_by(|(a, _), (b, _)| a.claim.cmp(&b.claim));
-    for batch in chunks(heartbeats, HEARTBEATS_MAX) {
+    for batch in chunks_by_key(heartbeats, HEARTBEATS_MAX) {
         calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Place)));
     }
     for (claim, how) in plan.releases {
@@ -114,6 +115,22 @@ fn chunks<T>(all: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
     std::iter::from_fn(move || {
         let chunk: Vec<_> = rest.by_ref().take(most).collect();
         (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// The same for what is sorted by key, but nothing of one key is cut in two.
+fn chunks_by_key(
+    all: Vec<(Renewal, Duration)>,
+    most: usize,
+) -> impl Iterator<Item = Vec<(Renewal, Duration)>> {
+    let mut rest = all.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let mut chunk: Vec<_> = rest.by_ref().take(most).collect();
+        let last = chunk.last().map(|(renewal, _)| renewal.claim.key.clone())?;
+        while let Some(more) = rest.next_if(|(renewal, _)| renewal.claim.key == last) {
+            chunk.push(more);
+        }
+        Some(chunk)
     })
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use distlock::{Error, Event};
 use distlock_core::{Standing, Target};
-use distlock_testkit::Reply;
+use distlock_testkit::{Call, Reply};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::*;
@@ -53,6 +54,32 @@ async fn those_behind_do_not_look_early() {
     let _locking = start_lock(&locks).await;
     sleep(ms(3_500)).await;
     assert_eq!(renewed_at(&backend), [1, 2, 3].map(secs));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_takes_along_all_who_wait_at_its_key_and_nobody_else() {
+    let (backend, locks) = stage();
+    let mut waiting_calls = JoinSet::new();
+    let mut start = async |key: &str, ticket| {
+        backend.on_acquire(queued(ticket));
+        let mutex = locks.mutex(key).unwrap();
+        waiting_calls.spawn(async move { mutex.lock().await });
+        settle().await;
+    };
+    backend.always_renew(waiting(9));
+    start("k", 7).await;
+    sleep(ms(600)).await;
+    start("k", 8).await;
+    start("other", 9).await;
+    backend.forget_calls();
+    sleep(ms(3_500)).await;
+    let at_once = |call| match call {
+        Call::Renew { at, renewals } => Some((at, renewals.len())),
+        _ => None,
+    };
+    let sent: Vec<_> = backend.calls().into_iter().filter_map(at_once).collect();
+    let all = [(1_000, 2), (1_600, 1), (2_000, 2), (2_600, 1), (3_000, 2), (3_600, 1), (4_000, 2)];
+    assert_eq!(sent, all.map(|(at, claims)| (ms(at), claims)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 mod acl;
 mod cancel;
 mod client;
+mod crowd;
 mod inputs;
 mod mass;
 mod memory;

@@ -1,5 +1,6 @@
 //! Locks on Redis or Valkey: the law restated in scripts, one round trip each.
 
+mod beats;
 mod coalesce;
 mod config;
 mod dial;
@@ -7,6 +8,7 @@ mod faults;
 mod gate;
 mod given;
 mod health;
+mod holds;
 mod journal;
 mod keys;
 mod link;
@@ -16,25 +18,23 @@ mod survey;
 mod wire;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
     Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Fault, Health, How, Invalid,
     Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
-    Target, Waiting,
+    Target,
 };
-use futures_core::Stream;
+use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
-use futures_util::{FutureExt, StreamExt};
 use redis::{Cmd, Value};
 
 use self::coalesce::Together;
 use self::config::Config;
 use self::keys::Namespace;
 use self::link::Link;
-use self::script::{ACQUIRE, BEAT, Fill, INSPECT, RELEASE, RENEW, STAND, Script};
+use self::script::{ACQUIRE, Fill, INSPECT, RELEASE, RENEW, STAND, Script};
 
 /// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
 /// it outlives every hold. It is one small key for each namespace.
@@ -42,9 +42,6 @@ const FENCE_LIFE_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// The same for the counter of a single key on a cluster, of which there may be many.
 const KEY_FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
-
-/// How many holds one script renews. The server does nothing else meanwhile.
-const HOLDS_MAX: usize = 40;
 
 /// A Redis or Valkey server that carries locks. Needs version 7 or later.
 ///
@@ -233,11 +230,6 @@ impl Inner {
         self.link.listen_to(channel).await
     }
 
-    /// How many main keys one script may have: on a cluster each lies in a slot of its own.
-    fn holds_max(&self) -> usize {
-        if self.push == PushBy::Key { 1 } else { HOLDS_MAX }
-    }
-
     async fn stand(&self, renewal: &Renewal) -> Result<Standing, Fault> {
         let key = &renewal.claim.key;
         let standing = self.stand_once(renewal).await?;
@@ -254,39 +246,6 @@ impl Inner {
         self.read(wire::standing(&id, &value))
     }
 
-    /// One heartbeat for all that wait at one key; whoever does not is asked for one by one.
-    async fn beat(&self, beats: Vec<(usize, &Renewal)>) -> Vec<(usize, Result<Standing, Fault>)> {
-        let standings = match beats.as_slice() {
-            [] => return Vec::new(),
-            [(index, one)] => return vec![(*index, self.stand(one).await)],
-            [(_, first), ..] => self.beat_all(&first.claim.key, &beats).await,
-        };
-        let (mut answers, asking) = (Vec::with_capacity(beats.len()), FuturesUnordered::new());
-        for (at, (index, renewal)) in beats.into_iter().enumerate() {
-            match &standings {
-                Err(fault) => answers.push((index, Err(fault.clone()))),
-                Ok(standings) => match standings.get(at).copied().flatten() {
-                    Some(waiting) => answers.push((index, Ok(Standing::Waiting(waiting)))),
-                    None => asking.push(async move { (index, self.stand(renewal).await) }),
-                },
-            }
-        }
-        answers.extend(asking.collect::<Vec<_>>().await);
-        answers
-    }
-
-    async fn beat_all(
-        &self,
-        key: &Key,
-        beats: &[(usize, &Renewal)],
-    ) -> Result<Vec<Option<Waiting>>, Fault> {
-        self.listen_to(key).await?;
-        let Some((_, first)) = beats.first() else { return Ok(Vec::new()) };
-        let (id, rest) = (first.claim.id.reveal(), |cmd: &mut Cmd| wire::add_beats(cmd, beats));
-        let value = self.law("renew", &BEAT, (key, &id), first.span, &rest).await?;
-        self.read(wire::beats(&id, beats.len(), &value))
-    }
-
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
         let rest = |cmd: &mut Cmd| {
             cmd.arg(SNAPSHOT_MAX);
@@ -294,47 +253,6 @@ impl Inner {
         let id = key.as_str();
         let value = self.law("inspect", &INSPECT, (key, id), Duration::ZERO, &rest).await?;
         self.read(wire::snapshot(key.as_str(), key, &value))
-    }
-
-    /// Renews holds by their main keys alone; none where it is not an exclusive hold.
-    async fn renew_holds(&self, holds: &[(usize, &Renewal)]) -> Result<Vec<Option<u64>>, Fault> {
-        let Some((_, first)) = holds.first() else { return Ok(Vec::new()) };
-        let fill = |cmd: &mut Cmd| {
-            cmd.arg(holds.len());
-            let mut main = String::new();
-            for (_, renewal) in holds {
-                main.clear();
-                self.namespace.write_main(&mut main, &renewal.claim.key);
-                cmd.arg(&main);
-            }
-            for (_, renewal) in holds {
-                wire::add_hold(cmd, renewal);
-            }
-        };
-        let value = self.link.eval("renew", &RENEW, &fill).await?;
-        self.read(wire::many(first.claim.id, holds.len(), &value))
-    }
-
-    /// The same, and whatever is not an exclusive hold asked for one by one.
-    fn keep_holds<'a>(
-        &'a self,
-        holds: Vec<(usize, &'a Renewal)>,
-    ) -> impl Stream<Item = (usize, Result<Standing, Fault>)> + 'a {
-        let renewed = async move {
-            let fences = self.renew_holds(&holds).await;
-            let (mut known, others) = (Vec::with_capacity(holds.len()), FuturesUnordered::new());
-            for (at, (index, renewal)) in holds.into_iter().enumerate() {
-                match &fences {
-                    Err(fault) => known.push((index, Err(fault.clone()))),
-                    Ok(fences) => match fences.get(at).copied().flatten() {
-                        Some(fence) => known.push((index, Ok(Standing::Held { fence }))),
-                        None => others.push(async move { (index, self.stand(renewal).await) }),
-                    },
-                }
-            }
-            stream::iter(known).chain(others)
-        };
-        renewed.flatten_stream()
     }
 }
 
@@ -373,26 +291,19 @@ impl Backend for Redis {
         batch: &'a [Renewal],
     ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
         let inner = &*self.inner;
-        let plain =
-            |r: &Renewal| r.ticket.is_none() && r.weight.is_none() && r.fence_floor.is_none();
         let (holds, others): (Vec<_>, Vec<_>) =
-            batch.iter().enumerate().partition(|(_, renewal)| plain(renewal));
+            batch.iter().enumerate().partition(|(_, renewal)| holds::is_plain(renewal));
         let stand = move |(index, renewal): (usize, &'a Renewal)| async move {
             (index, inner.stand(renewal).await)
         };
-        let (beats, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|(_, renewal)| beats_only(renewal));
-        let mut by_key: HashMap<&Key, Vec<_>> = HashMap::new();
-        for beat in beats {
-            by_key.entry(&beat.1.claim.key).or_default().push(beat);
+        if others.is_empty() {
+            return Box::pin(inner.keep(&holds));
         }
-        let beats: FuturesUnordered<_> = by_key.into_values().map(|b| inner.beat(b)).collect();
+        let (beats, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, renewal)| beats::is_beat(renewal));
         let others: FuturesUnordered<_> = others.into_iter().map(stand).collect();
-        let others = stream::select(others, beats.flat_map(stream::iter));
-        let holds: Vec<_> =
-            holds.chunks(inner.holds_max()).map(|chunk| inner.keep_holds(chunk.to_vec())).collect();
-        let held = stream::iter(holds).flat_map_unordered(None, Box::pin);
-        Box::pin(stream::select(others, held))
+        let others = stream::select(others, inner.beat(beats));
+        Box::pin(stream::select(others, inner.keep(&holds)))
     }
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
@@ -459,9 +370,4 @@ impl Backend for Redis {
             }
         }))
     }
-}
-
-/// True for a heartbeat and nothing more.
-fn beats_only(renewal: &Renewal) -> bool {
-    renewal.ticket.is_some() && renewal.weight.is_none() && renewal.fence_floor.is_none()
 }

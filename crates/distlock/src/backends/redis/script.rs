@@ -59,6 +59,7 @@ script!(RENEW, EVEN_IF_FULL, "renew.lua");
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
 script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");
+script!(GLANCE, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "glance.lua");
 script!(
     INSPECT,
     "#!lua flags=no-writes\n",

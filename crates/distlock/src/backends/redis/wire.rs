@@ -13,7 +13,7 @@ use redis::{Cmd, Value};
 const NOBODY: &str = "00000000000000000000000000000000";
 
 /// Whole milliseconds, rounded up: what was asked for is what is given, at least.
-fn millis(span: Duration) -> u64 {
+pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
@@ -77,15 +77,6 @@ pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
     add_optional(cmd, renewal.fence_floor);
 }
 
-/// Adds `ARGV` of beat.lua from 5 on. The claims are of one key.
-pub(super) fn add_beats(cmd: &mut Cmd, beats: &[(usize, &Renewal)]) {
-    let span = beats.iter().map(|(_, renewal)| renewal.span).max().unwrap_or_default();
-    cmd.arg(millis(span));
-    for (_, renewal) in beats {
-        cmd.arg(&hex(renewal.claim.id)[..]);
-    }
-}
-
 /// Adds `ARGV` of renew.lua for one key.
 pub(super) fn add_hold(cmd: &mut Cmd, renewal: &Renewal) {
     cmd.arg(&hex(renewal.claim.id)[..]).arg(millis(renewal.span));
@@ -110,7 +101,7 @@ pub(super) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
 }
 
 /// A reader of an array that came back from a script.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     rest: std::slice::Iter<'a, Value>,
 }
 
@@ -124,7 +115,7 @@ impl<'a> Reader<'a> {
 
     /// An answer that begins with the claim it is for. One for another claim means that the replies
     /// on this connection are out of step with the questions.
-    fn answer_for(id: &str, value: &'a Value) -> Result<Self, Fault> {
+    pub(super) fn answer_for(id: &str, value: &'a Value) -> Result<Self, Fault> {
         let mut reader = Self::new(value)?;
         if reader.str()? == id { Ok(reader) } else { Err(garbled(value)) }
     }
@@ -133,7 +124,7 @@ impl<'a> Reader<'a> {
         self.rest.next().ok_or_else(|| garbled(&Value::Nil))
     }
 
-    fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
+    pub(super) fn str(&mut self) -> Result<Cow<'a, str>, Fault> {
         as_str(self.value()?)
     }
 
@@ -147,7 +138,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Milliseconds, or none for a negative number.
-    fn span(&mut self) -> Result<Option<Duration>, Fault> {
+    pub(super) fn span(&mut self) -> Result<Option<Duration>, Fault> {
         Ok(u64::try_from(self.number::<i64>()?).ok().map(Duration::from_millis))
     }
 
@@ -159,7 +150,7 @@ impl<'a> Reader<'a> {
         Label::new("owner", self.str()?).map_err(|error| Fault::permanent("read an owner", error))
     }
 
-    fn flag(&mut self) -> Result<bool, Fault> {
+    pub(super) fn flag(&mut self) -> Result<bool, Fault> {
         Ok(self.number::<u8>()? == 1)
     }
 
@@ -200,7 +191,7 @@ pub(super) fn as_str(value: &Value) -> Result<Cow<'_, str>, Fault> {
 }
 
 /// What was answered is not an answer to the question. Another connection may do better.
-fn garbled(value: &Value) -> Fault {
+pub(super) fn garbled(value: &Value) -> Fault {
     let kind = match value {
         Value::Nil => "nothing",
         Value::Array(_) => "to another question",
@@ -268,19 +259,6 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
         "gone" => Ok(Standing::Gone),
         _ => Err(garbled(value)),
     }
-}
-
-/// Where beat.lua says that so many claims stand: none where this client does not wait.
-pub(super) fn beats(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
-    let mut reader = Reader::answer_for(id, value)?;
-    let (retry_after, head) = (reader.span()?, reader.str()?);
-    let mut stand = || {
-        let (ticket, ahead) = (reader.str()?, reader.str()?);
-        // Not counted: all that matters is whether anybody is ahead.
-        let ahead = ahead.parse().unwrap_or(u64::from(ticket != head));
-        Ok(ticket.parse().ok().map(|ticket| Waiting { ticket, ahead, retry_after }))
-    };
-    (0..claims).map(|_| stand()).collect()
 }
 
 pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {

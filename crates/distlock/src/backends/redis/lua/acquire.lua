@@ -63,11 +63,11 @@ local function queue()
   local ticket = mint(now_us)
   call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
   call('HSET', details, id, pack(ask), '~o', ask.order)
-  call('ZADD', places, 0, 'c:' .. client .. ':' .. id)
+  join_client(ask, ticket)
   if ask.reentry ~= '' then
     call('ZADD', places, 0, 'r:' .. ask.reentry .. ':' .. id)
   end
-  hear(ask, now + place)
+  hear_client(now + place)
   return busy(ticket)
 end
 
@@ -85,7 +85,7 @@ local function answer()
   local ticket = ticket_of(id)
   if ticket then
     if place then
-      hear(details_of(id), now + place)
+      hear(details_of(id), ticket, now + place)
     end
     return busy(ticket)
   end

@@ -11,7 +11,8 @@
 -- places   zset of 'c:<client>:<claim>' and 'r:<reentry>:<claim>', all of score 0: who waits for
 --          whom, found by prefix.
 -- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
---          the queue.
+--          the queue, '~<client>:<number>' -> sum of what places of the client are worth
+--          (see texts.lua); one that is missing is zero.
 -- graves   zset claim -> moment until which it stays dead.
 
 local GRAVES_MAX = 10000
@@ -192,6 +193,10 @@ local function purge_holders()
   end
 end
 
+local function ticket_of(claim)
+  return number(call('ZSCORE', queue_x, claim) or call('ZSCORE', queue_s, claim))
+end
+
 local function leave_queue(h)
   call('ZREM', h.exclusive and queue_x or queue_s, h.id)
   call('ZREM', places, 'c:' .. h.client .. ':' .. h.id, 'r:' .. h.reentry .. ':' .. h.id)
@@ -202,8 +207,12 @@ local function leave_queue(h)
   end
 end
 
--- Without places a client's heartbeat means nothing here.
-local function forget_client(name)
+-- A place has left its client. Without any, the client's heartbeat means nothing here.
+local function leave_client(name, claim, ticket)
+  local sum, number_ = summand(name, claim, ticket)
+  if redis.pcall('HINCRBY', details, sum, -number_) == 0 then
+    call('HDEL', details, sum)
+  end
   if #places_of('c:' .. name .. ':', 1) == 0 then
     call('ZREM', clients, name)
   end
@@ -216,7 +225,10 @@ local function purge_waiters()
       repeat
         local left = places_of('c:' .. name .. ':', SLICE)
         for _, place in ipairs(left) do
-          leave_queue(details_of(string.sub(place, -32)))
+          local claim = string.sub(place, -32)
+          -- All places of the client go, and with them its sums.
+          call('HDEL', details, (summand(name, claim, ticket_of(claim) or 0)))
+          leave_queue(details_of(claim))
         end
       until #left < SLICE
       call('ZREM', clients, name)
@@ -251,7 +263,7 @@ end
 local function enter(h, ticket, fence)
   local ends = number(call('ZSCORE', clients, h.client))
   leave_queue(h)
-  forget_client(h.client)
+  leave_client(h.client, h.id, ticket)
   h.fence, h.since, h.floor = fence, now, ''
   if h.exclusive then
     put_exclusive(h, ends)
@@ -259,10 +271,6 @@ local function enter(h, ticket, fence)
     put_shared(h, ends)
   end
   push(h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
-end
-
-local function ticket_of(claim)
-  return number(call('ZSCORE', queue_x, claim) or call('ZSCORE', queue_s, claim))
 end
 
 local function admit()
@@ -336,15 +344,22 @@ local function hear_client(until_)
   end
 end
 
+local function join_client(h, ticket)
+  call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
+  local sum, number_ = summand(client, h.id, ticket)
+  -- A sum too large for the server stays as it is: wrong, and glance.lua takes it for nothing else.
+  redis.pcall('HINCRBY', details, sum, number_)
+end
+
 -- The same, for a place that may have belonged to another client before.
-local function hear(h, until_)
+local function hear(h, ticket, until_)
   if h.client ~= client then
     until_ = max(until_, number(call('ZSCORE', clients, h.client)))
     call('ZREM', places, 'c:' .. h.client .. ':' .. h.id)
-    forget_client(h.client)
+    leave_client(h.client, h.id, ticket)
     h.client = client
     call('HSET', details, h.id, pack(h))
-    call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
+    join_client(h, ticket)
   end
   hear_client(until_)
 end

@@ -20,10 +20,11 @@ local function give_up()
   if grave > 0 then
     bury(id, now + grave)
   end
-  if ticket_of(id) then
+  local ticket = ticket_of(id)
+  if ticket then
     local h = details_of(id)
     leave_queue(h)
-    forget_client(h.client)
+    leave_client(h.client, id, ticket)
     return 'waiting'
   elseif held and held.id == id then
     local h = held

@@ -17,13 +17,15 @@ end
 local function hand_over(claim, ask, to, floor, ticket, ends)
   call('ZREM', queue_x, claim)
   call('ZREM', places, 'c:' .. to .. ':' .. claim)
-  call('HDEL', details, claim)
   -- Without places a client's heartbeat means nothing here, nor the order without a queue.
-  if #places_of('c:' .. to .. ':', 1) == 0 then
+  local sum, number_ = summand(to, claim, ticket)
+  if redis.pcall('HINCRBY', details, sum, -number_) ~= 0 then
+    call('HDEL', details, claim)
+  elseif #places_of('c:' .. to .. ':', 1) > 0 then
+    call('HDEL', details, claim, sum)
+  else
     call('ZREM', clients, to)
-    if call('EXISTS', places) == 0 then
-      call('HDEL', details, '~o')
-    end
+    call('HDEL', details, claim, sum, call('EXISTS', places) == 0 and '~o' or claim)
   end
   local fence = next_number(floor ~= '' and floor or now_us_text)
   call('SET', main, claim .. ' ' .. fence .. ' ' .. ask .. '\n' .. now_text, 'PXAT', ends)

@@ -4,15 +4,14 @@
 -- KEYS  the main keys. ARGV  claim id and span in ms of each.
 -- Returns, as words, the first claim id, then the fence of each, or 0 if it is not an exclusive hold
 -- of its claim: then stand.lua knows more. A key of another type counts as absent.
-local call, match = redis.call, string.match
-local texts, answers = call('MGET', unpack(KEYS)), { ARGV[1] }
-for i, main in ipairs(KEYS) do
-  local id, fence = match(texts[i] or '', '^(%x+) (%d+) ')
-  if id == ARGV[2 * i - 1] then
-    call('PEXPIRE', main, ARGV[2 * i], 'GT') -- never shortens
-    answers[i + 1] = fence
-  else
-    answers[i + 1] = '0'
+local call, match, sub, keys, args = redis.call, string.match, string.sub, KEYS, ARGV
+local texts, answers = call('MGET', unpack(keys)), { args[1] }
+for i = 1, #keys do
+  local text = texts[i]
+  local fence = text and sub(text, 1, 32) == args[2 * i - 1] and match(text, '^ (%d+) ', 33)
+  if fence then
+    call('PEXPIRE', keys[i], args[2 * i], 'GT') -- never shortens
   end
+  answers[i + 1] = fence or '0'
 end
 return table.concat(answers, ' ')

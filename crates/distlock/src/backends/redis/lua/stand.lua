@@ -60,7 +60,7 @@ local function stand()
   local ticket = ticket_of(id)
   if ticket then
     local h = details_of(id)
-    hear(h, now + span)
+    hear(h, ticket, now + span)
     return reply('waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after())
   elseif held and held.id == id then
     return renew_main()
