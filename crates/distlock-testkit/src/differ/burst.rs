@@ -1,7 +1,7 @@
 //! Many keys in one instant: what a store does in one go must come out as if done one by one.
 
 use distlock_core::law::Record;
-use distlock_core::{Ask, Claim, How, Renewal, Target, Ticket};
+use distlock_core::{Ask, Claim, ClaimId, How, Renewal, Target, Ticket};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
@@ -25,11 +25,8 @@ impl Episode<'_> {
         asks: Vec<[Ask; 2]>,
         report: &mut Report,
     ) {
-        // A store may tidy up other keys meanwhile, so whatever has ended here is noticed first.
         let Some([ask, _]) = asks.first() else { return };
-        let nobody = Claim::new(self.planner.key.clone(), ask.claim.id);
-        let nobody = Target::Claim(nobody);
-        self.release(first, &nobody, &nobody, How::default(), report).await;
+        self.notice_ends(first, ask.claim.id, report).await;
         let lane = |_| Lane { record: Record::new(0), numbers: Numbers::default(), ticket: None };
         let mut lanes: Vec<_> = asks.iter().map(lane).collect();
         let (ours, theirs): (Vec<_>, Vec<_>) = asks.into_iter().map(|[a, b]| (a, b)).unzip();
@@ -38,6 +35,12 @@ impl Episode<'_> {
         self.release_all(first, &ours, &mut lanes, report).await;
         self.renew_all(second, &theirs, &mut lanes, report).await;
         self.release_all(second, &theirs, &mut lanes, report).await;
+    }
+
+    /// A store may tidy up other keys meanwhile, so whatever has ended here is noticed first.
+    pub(super) async fn notice_ends(&mut self, client: usize, id: ClaimId, report: &mut Report) {
+        let nobody = Target::Claim(Claim::new(self.planner.key.clone(), id));
+        self.release(client, &nobody, &nobody, How::default(), report).await;
     }
 
     async fn ask_for_all(

@@ -40,6 +40,8 @@ impl Episode<'_> {
             waiting: BTreeMap::new(),
             others: Vec::new(),
         };
+        let Some((first, ask)) = asks.first() else { return };
+        self.notice_ends(*first, ask.claim.id, report).await;
         for (client, ask) in &asks {
             self.join(*client, ask, &mut crowd, report).await;
         }
@@ -53,7 +55,11 @@ impl Episode<'_> {
                     let (client, ask) = &asks[self.planner.rng.below(4) as usize];
                     self.join(*client, ask, &mut crowd, report).await;
                 }
-                8 if self.planner.rng.chance(0.3) => self.pass(lifetime, pass).await,
+                8 if self.planner.rng.chance(0.3) => {
+                    self.pass(lifetime, pass).await;
+                    self.keep_away(pass).await;
+                    self.notice_ends(*first, ask.claim.id, report).await;
+                }
                 _ => {}
             }
             for client in 0..self.clients.len() {

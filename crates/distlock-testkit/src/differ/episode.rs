@@ -233,7 +233,7 @@ impl<'a> Episode<'a> {
     }
 
     /// Moves both clocks on until nothing is about to end or has just ended.
-    async fn keep_away(&mut self, pass: &mut impl AsyncFnMut(Duration)) {
+    pub(super) async fn keep_away(&mut self, pass: &mut impl AsyncFnMut(Duration)) {
         loop {
             let now = self.tick().at;
             // What ended long ago ends no more.
