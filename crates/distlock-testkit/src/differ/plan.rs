@@ -122,7 +122,8 @@ impl Planner {
             }
             84..88 => Op::Inspect { client },
             88 => self.burst(client),
-            89 if self.capabilities.queue => self.crowd(client),
+            // As long as sixty others, so one in three hundred is enough.
+            89 if self.capabilities.queue && self.rng.chance(0.33) => self.crowd(client),
             _ => Op::Pass(self.gap()),
         }
     }
