@@ -11,7 +11,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
@@ -31,12 +31,15 @@ const ALONE_MAX: usize = 1;
 /// How many keys, by hash, are remembered as wanted by several.
 const BUSY_KEYS: usize = 1024;
 
+/// How often in a row a key has to be free before it counts as wanted by one alone again.
+const BUSY_FOR: u8 = 8;
+
 /// The calls under way and those who wait for the next.
 #[derive(Debug)]
 pub(super) struct Together {
     gate: Mutex<Gate>,
-    /// Keys that were not the usual case when they were last asked for.
-    busy: Box<[AtomicBool]>,
+    /// Keys that were not the usual case of late, and for how much longer that is remembered.
+    busy: Box<[AtomicU8]>,
 }
 
 /// How a call goes out.
@@ -49,7 +52,7 @@ enum Turn<'a> {
 
 impl Default for Together {
     fn default() -> Self {
-        let busy = std::iter::repeat_with(AtomicBool::default).take(BUSY_KEYS).collect();
+        let busy = std::iter::repeat_with(AtomicU8::default).take(BUSY_KEYS).collect();
         Self { gate: Mutex::default(), busy }
     }
 }
@@ -65,7 +68,20 @@ impl Together {
         Some(Flight(self))
     }
 
-    fn busy(&self, key: &Key) -> &AtomicBool {
+    /// True if several wanted the key of late.
+    fn is_busy(&self, key: &Key) -> bool {
+        self.busy(key).load(Ordering::Relaxed) > 0
+    }
+
+    /// Remembers whether several want a key.
+    fn note(&self, key: &Key, busy: bool) {
+        let left = self.busy(key);
+        let before = left.load(Ordering::Relaxed);
+        // Several may write at once: whoever is last is as right as the others.
+        left.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
+    }
+
+    fn busy(&self, key: &Key) -> &AtomicU8 {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         &self.busy[hasher.finish() as usize % BUSY_KEYS]
@@ -91,15 +107,14 @@ impl Inner {
                 None => None,
             },
         };
-        if self.together.busy(key).load(Ordering::Relaxed) {
+        if self.together.is_busy(key) {
             // Whoever lets go of it goes first: many wait for that, and nobody for this.
             tokio::task::yield_now().await;
         }
         // Boxed, so that those who go together do not carry it along.
         let answer = Box::pin(self.ask(ask)).await;
         drop(flight);
-        let wanted = matches!(&answer, Ok(Answer::Busy(_)));
-        self.together.busy(key).store(wanted, Ordering::Relaxed);
+        self.together.note(key, matches!(&answer, Ok(Answer::Busy(_))));
         answer
     }
 
@@ -120,7 +135,10 @@ impl Inner {
             Turn::Alone(flight) => flight,
             Turn::With(answer) => match self.landed("release", answer).await? {
                 Some(_) => return Ok(Outcome::WasHeld),
-                None => None,
+                None => {
+                    self.together.note(&claim.key, true);
+                    None
+                }
             },
         };
         Box::pin(self.give_up(target, how)).await
@@ -161,7 +179,7 @@ impl Inner {
             return Turn::Alone(Some(flight));
         }
         match Handle::try_current() {
-            Ok(home) if !self.together.busy(key).load(Ordering::Relaxed) => {
+            Ok(home) if !self.together.is_busy(key) => {
                 let (reply, answer) = oneshot::channel();
                 // Written down before the gate is locked: many come at the same time.
                 let seat = seat(reply);
