@@ -4,11 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
-use distlock::{Backend, Error, Key, Locks, NoQuorum, NodeState};
+use distlock::{Backend, Error, Key, Lease, Locks, NoQuorum, NodeState};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
 use distlock_testkit::{Faults, Faulty};
 
-use crate::support::{Servers, locks_of, mortals, named, quorum_of};
+use crate::support::{Mortal, Servers, locks_of, mortals, named, quorum_of};
+
+/// For a while a client that knows the nodes is refused, and so is one that comes later.
+async fn nobody_enters_while(lease: &Lease, known: &Locks, nodes: &[Arc<Mortal>]) {
+    for _ in 0..5 {
+        let refused = known.mutex("k").unwrap().try_lock().await.unwrap_err();
+        assert!(refused.is_transient(), "{refused} while {lease:?}");
+        let fresh = locks_of(nodes).mutex("k").unwrap().try_lock().await;
+        assert!(fresh.is_err(), "a client that comes later does not count it either");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
 
 #[tokio::test(start_paused = true)]
 async fn f54_a_node_that_forgot_does_not_vote_until_its_promises_are_over() {
@@ -22,13 +33,7 @@ async fn f54_a_node_that_forgot_does_not_vote_until_its_promises_are_over() {
     let lease = guard.into_lease();
     nodes[1].forget();
     nodes[2].set_down(false);
-    for _ in 0..5 {
-        let refused = b.mutex("k").unwrap().try_lock().await.unwrap_err();
-        assert!(refused.is_transient(), "{refused} while {lease:?}");
-        let fresh = locks_of(&nodes).mutex("k").unwrap().try_lock().await;
-        assert!(fresh.is_err(), "a client that comes later does not count it either");
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
+    nobody_enters_while(&lease, &b, &nodes).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let next = b.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();
     assert!(next.fence() > fence, "{} after {fence}", next.fence());
@@ -43,13 +48,7 @@ async fn f54_a_node_that_was_emptied_is_noticed_without_a_new_connection() {
     let lease = a.mutex("k").unwrap().lock().await.unwrap().into_lease();
     nodes[2].set_down(false);
     nodes[1].flush();
-    for _ in 0..5 {
-        let refused = b.mutex("k").unwrap().try_lock().await.unwrap_err();
-        assert!(refused.is_transient(), "{refused} while {lease:?}");
-        let fresh = locks_of(&nodes).mutex("k").unwrap().try_lock().await;
-        assert!(fresh.is_err(), "a client that comes later does not count it either");
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
+    nobody_enters_while(&lease, &b, &nodes).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     nodes[2].set_down(true);
     let next = b.mutex("k").unwrap().try_lock_for(Duration::from_secs(30)).await.unwrap();

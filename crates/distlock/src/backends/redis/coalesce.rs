@@ -29,7 +29,7 @@ use crate::sync::lock;
 const ALONE_MAX: usize = 1;
 
 /// How many keys, by hash, are remembered as wanted by several.
-const BUSY_KEYS: usize = 1024;
+const MEMORIES: usize = 1024;
 
 /// How often in a row a key has to be free before it counts as wanted by one alone again.
 const BUSY_FOR: u8 = 8;
@@ -38,22 +38,25 @@ const BUSY_FOR: u8 = 8;
 #[derive(Debug)]
 pub(super) struct Together {
     gate: Mutex<Gate>,
-    /// Keys that were not the usual case of late, and for how much longer that is remembered.
-    busy: Box<[AtomicU8]>,
+    /// By hash of the key: two keys may share one.
+    memories: Box<[Memory]>,
 }
+
+/// What somebody who goes with others hears, see [`Reply`].
+type Answered = oneshot::Receiver<Result<Option<u64>, Fault>>;
 
 /// How a call goes out.
 enum Turn<'a> {
     /// By itself, and others wait until this is dropped.
     Alone(Option<Flight<'a>>),
     /// With others: here is what came of it.
-    With(oneshot::Receiver<Result<Option<u64>, Fault>>),
+    With(Answered),
 }
 
 impl Default for Together {
     fn default() -> Self {
-        let busy = std::iter::repeat_with(AtomicU8::default).take(BUSY_KEYS).collect();
-        Self { gate: Mutex::default(), busy }
+        let memories = std::iter::repeat_with(Memory::default).take(MEMORIES).collect();
+        Self { gate: Mutex::default(), memories }
     }
 }
 
@@ -68,23 +71,27 @@ impl Together {
         Some(Flight(self))
     }
 
-    /// True if several wanted the key of late.
-    fn is_busy(&self, key: &Key) -> bool {
-        self.busy(key).load(Ordering::Relaxed) > 0
-    }
-
-    /// Remembers whether several want a key.
-    fn note(&self, key: &Key, busy: bool) {
-        let left = self.busy(key);
-        let before = left.load(Ordering::Relaxed);
-        // Several may write at once: whoever is last is as right as the others.
-        left.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
-    }
-
-    fn busy(&self, key: &Key) -> &AtomicU8 {
+    /// What is remembered of a key.
+    fn memory(&self, key: &Key) -> &Memory {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        &self.busy[hasher.finish() as usize % BUSY_KEYS]
+        &self.memories[hasher.finish() as usize % MEMORIES]
+    }
+}
+
+/// Whether several wanted a key of late, and for how much longer that is remembered.
+#[derive(Debug, Default)]
+struct Memory(AtomicU8);
+
+impl Memory {
+    fn is_busy(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    fn note(&self, busy: bool) {
+        let before = self.0.load(Ordering::Relaxed);
+        // Several may write at once: whoever is last is as right as the others.
+        self.0.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
     }
 }
 
@@ -95,7 +102,8 @@ impl Inner {
         if !ask.is_exclusive() || ask.fence_floor.is_some() || ask.witness.is_some() {
             return Box::pin(self.ask(ask)).await;
         }
-        let turn = self.turn(key, |reply| {
+        let memory = self.together.memory(key);
+        let turn = self.turn(memory, |reply| {
             let what =
                 AskText { text: wire::ask_text(ask, &self.client), ttl_ms: wire::ttl_ms(ask) };
             Seat::Ask(self.passenger(key, ask.claim.id, what, reply))
@@ -107,14 +115,14 @@ impl Inner {
                 None => None,
             },
         };
-        if self.together.is_busy(key) {
+        if memory.is_busy() {
             // Whoever lets go of it goes first: many wait for that, and nobody for this.
             tokio::task::yield_now().await;
         }
         // Boxed, so that those who go together do not carry it along.
         let answer = Box::pin(self.ask(ask)).await;
         drop(flight);
-        self.together.note(key, matches!(&answer, Ok(Answer::Busy(_))));
+        memory.note(matches!(&answer, Ok(Answer::Busy(_))));
         answer
     }
 
@@ -128,15 +136,15 @@ impl Inner {
             Target::Claim(claim) if how == How::default() => claim,
             _ => return Box::pin(self.give_up(target, how)).await,
         };
-        let turn = self.turn(&claim.key, |reply| {
-            Seat::Release(self.passenger(&claim.key, claim.id, (), reply))
-        });
+        let memory = self.together.memory(&claim.key);
+        let turn = self
+            .turn(memory, |reply| Seat::Release(self.passenger(&claim.key, claim.id, (), reply)));
         let _flight = match turn {
             Turn::Alone(flight) => flight,
             Turn::With(answer) => match self.landed("release", answer).await? {
                 Some(_) => return Ok(Outcome::WasHeld),
                 None => {
-                    self.together.note(&claim.key, true);
+                    memory.note(true);
                     None
                 }
             },
@@ -145,11 +153,7 @@ impl Inner {
     }
 
     /// What those who went together hear. Whoever lets go has a deadline of his own.
-    async fn landed(
-        &self,
-        action: &'static str,
-        answer: oneshot::Receiver<Result<Option<u64>, Fault>>,
-    ) -> Result<Option<u64>, Fault> {
+    async fn landed(&self, action: &'static str, answer: Answered) -> Result<Option<u64>, Fault> {
         let mut seat = Unheard { together: &self.together, heard: false };
         let answer = answer.await;
         seat.heard = true;
@@ -157,10 +161,7 @@ impl Inner {
     }
 
     /// The same, with a deadline for those who have none.
-    async fn landed_in_time(
-        &self,
-        answer: oneshot::Receiver<Result<Option<u64>, Fault>>,
-    ) -> Result<Option<u64>, Fault> {
+    async fn landed_in_time(&self, answer: Answered) -> Result<Option<u64>, Fault> {
         let landed = self.landed("acquire", answer);
         let landed = tokio::time::timeout(self.link.patience(), landed).await;
         landed.map_err(|elapsed| Fault::transient("acquire", elapsed))?
@@ -171,7 +172,7 @@ impl Inner {
     }
 
     /// Whether a call goes by itself, or with others, among whom it gets this seat.
-    fn turn(self: &Arc<Self>, key: &Key, seat: impl FnOnce(Reply) -> Seat) -> Turn<'_> {
+    fn turn(self: &Arc<Self>, memory: &Memory, seat: impl FnOnce(Reply) -> Seat) -> Turn<'_> {
         if self.namespace.fence_of_all().is_none() {
             return Turn::Alone(None);
         }
@@ -179,7 +180,7 @@ impl Inner {
             return Turn::Alone(Some(flight));
         }
         match Handle::try_current() {
-            Ok(home) if !self.together.is_busy(key) => {
+            Ok(home) if !memory.is_busy() => {
                 let (reply, answer) = oneshot::channel();
                 // Written down before the gate is locked: many come at the same time.
                 let seat = seat(reply);
@@ -290,31 +291,23 @@ async fn fly_on(mut slot: Slot) {
     }
 }
 
+/// Sends one call and tells those who are in it. A fault means that nobody else gets through.
 async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
     let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next()) else {
         return Ok(());
     };
     let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
-    match inner.link.try_eval("send many", &MANY, &fill).await {
-        Ok(Ok(value)) => match inner.read(wire::many(first, cabin.len(), &value)) {
-            Ok(numbers) => {
-                let mut numbers = numbers.into_iter();
-                cabin.tell(|| Ok(numbers.next().flatten()));
-                Ok(())
-            }
-            Err(fault) => {
-                cabin.tell(|| Err(fault.clone()));
-                Err(fault)
-            }
-        },
-        Ok(Err(error)) if ends_connection(&error) => {
-            let fault = fault("send many", error);
-            cabin.tell(|| Err(fault.clone()));
-            Err(fault)
-        }
+    let numbers = match inner.link.try_eval("send many", &MANY, &fill).await {
+        Ok(Ok(value)) => inner.read(wire::many(first, cabin.len(), &value)),
+        Ok(Err(error)) if ends_connection(&error) => Err(fault("send many", error)),
         // The server would not do it for all of them. Each hears for itself why.
-        Ok(Err(_)) => {
-            cabin.tell(|| Ok(None));
+        Ok(Err(_)) => Ok(Vec::new()),
+        Err(fault) => Err(fault),
+    };
+    match numbers {
+        Ok(numbers) => {
+            let mut numbers = numbers.into_iter();
+            cabin.tell(|| Ok(numbers.next().flatten()));
             Ok(())
         }
         Err(fault) => {

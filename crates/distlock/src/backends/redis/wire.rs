@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         Label::new("owner", self.str()?).map_err(|error| Fault::permanent("read an owner", error))
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, Fault> {
+    fn flag(&mut self) -> Result<bool, Fault> {
         Ok(self.number::<u8>()? == 1)
     }
 
