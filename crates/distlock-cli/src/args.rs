@@ -24,8 +24,10 @@ Examples:
   distlock run --preset cron nightly -- ./report.sh
   DISTLOCK_URL=redis://lock.example distlock ls";
 
-/// One line of documentation and one module for each.
+/// One line of documentation and one module for each. The flags of a command are put together when
+/// it is the one that is meant.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Hold a key while a command runs
     Run(Box<cmd::run::Args>),
