@@ -13,7 +13,7 @@ mod scribe;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use distlock_core::{Key, Label, Mode, Moment, Note, Streaming, VisitId, What};
@@ -142,7 +142,8 @@ type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// Counts events and passes them on. Costs next to nothing while nobody listens.
 pub(crate) struct Observer {
-    sender: broadcast::Sender<Event>,
+    /// Made for the first stream: there is room for many events in it, and most have none.
+    sender: OnceLock<broadcast::Sender<Event>>,
     /// How many streams there are. The sender knows, too, but locks to tell.
     streams: Arc<AtomicUsize>,
     callbacks: Mutex<Vec<Arc<Callback>>>,
@@ -184,7 +185,7 @@ pub(crate) fn word(text: &'static str) -> Label {
 impl Observer {
     pub(crate) fn new() -> Self {
         Self {
-            sender: broadcast::channel(EVENTS_MAX).0,
+            sender: OnceLock::new(),
             streams: Arc::default(),
             callbacks: Mutex::default(),
             any_callback: AtomicBool::new(false),
@@ -252,8 +253,10 @@ impl Observer {
                 }
             }
         }
-        // Every listener may have gone since; then nobody misses it.
-        let _ = self.sender.send(event);
+        if let Some(sender) = self.sender.get() {
+            // Every listener may have gone since; then nobody misses it.
+            let _ = sender.send(event);
+        }
     }
 
     /// True if anybody wants to know of events.
@@ -268,7 +271,8 @@ impl Observer {
     }
 
     pub(crate) fn stream(&self) -> Streaming<'static, Event> {
-        let listener = (self.sender.subscribe(), Counted::new(&self.streams));
+        let sender = self.sender.get_or_init(|| broadcast::channel(EVENTS_MAX).0);
+        let listener = (sender.subscribe(), Counted::new(&self.streams));
         Box::pin(stream::unfold(listener, |(mut receiver, counted)| async move {
             match receiver.recv().await {
                 Ok(event) => Some((event, (receiver, counted))),

@@ -16,13 +16,17 @@ use super::cells::as_sql;
 use super::config::Config;
 use super::job::{Access, Job};
 use super::session::{Meta, Session};
-use super::{faults, file};
+use super::{faults, file, journal, save};
 
 /// The tables, version by version. A file of an older version gets what it lacks when it is opened.
 const MIGRATIONS: [&str; 2] = [include_str!("sql/1_locks.sql"), include_str!("sql/2_journal.sql")];
 
 /// Says in the header of the file that it is ours: "lock".
 const APPLICATION_ID: i32 = 0x6c6f_636b;
+
+/// How large the pages of a new file are. A lock is a row of some hundred bytes, and its page goes
+/// into the log whenever it changes; larger pages only make the log larger.
+const PAGE_SIZE: i64 = 1024;
 
 /// How many prepared statements are kept.
 const STATEMENTS_MAX: usize = 64;
@@ -111,6 +115,15 @@ impl Database {
         }
     }
 
+    /// Compiles what comes after an acquire: whoever holds is busy meanwhile, and whoever waits for
+    /// a release does not wait for this.
+    pub(super) fn think_ahead(&self) {
+        for sql in [save::DROP_HOLDER].into_iter().chain(journal::APPEND) {
+            // What cannot be compiled now is when it is needed.
+            let _ = self.connection.prepare_cached(sql);
+        }
+    }
+
     /// Copies the log into the file, as far as nobody reads it.
     pub(super) fn shorten_log(&self) {
         // Whoever comes next tries again.
@@ -188,6 +201,7 @@ impl Database {
     /// Adds what the file lacks. Whoever comes second finds it done.
     fn migrate(&self, version: i64) -> Result<()> {
         if version == 0 {
+            self.connection.pragma_update(None, "page_size", PAGE_SIZE)?;
             self.connection.pragma_update(None, "journal_mode", "WAL")?;
         }
         self.durably(|connection| {

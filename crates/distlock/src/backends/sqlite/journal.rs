@@ -17,6 +17,19 @@ use super::session::Session;
 /// What a read that fails could not do.
 const READ: &str = "read the journal";
 
+/// What an append that fails could not do.
+const WRITE: &str = "write the journal";
+
+/// So many notes are written about as quickly as a lock is taken.
+const FEW: usize = 4;
+
+/// The statements of an append: the entry, and what is no longer kept.
+pub(super) const APPEND: [&str; 3] = [
+    include_str!("sql/journal_append.sql"),
+    include_str!("sql/journal_trim_many.sql"),
+    include_str!("sql/journal_trim_old.sql"),
+];
+
 /// The columns of an entry after its id and time, by the names of the fields of a note.
 const FIELDS: [&str; 11] =
     ["what", "key", "owner", "reason", "mode", "fence", "visit", "us", "ahead", "by", "why"];
@@ -27,10 +40,12 @@ impl Journal for Sqlite {
         notes: &'a [(Note, Duration)],
         retention: Retention,
     ) -> Pending<'a, ()> {
-        let notes = notes.to_vec();
-        Box::pin(self.store.run("write the journal", Access::Write, move |session| {
-            session.append(&notes, retention)
-        }))
+        let (few, notes) = (notes.len() <= FEW, notes.to_vec());
+        let work = move |session: &mut Session<'_>| session.append(&notes, retention);
+        if few {
+            return Box::pin(self.store.run_short(WRITE, work));
+        }
+        Box::pin(self.store.run(WRITE, Access::Write, work))
     }
 
     fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage> {
@@ -69,8 +84,8 @@ impl Journal for Sqlite {
 impl Session<'_> {
     fn append(&self, notes: &[(Note, Duration)], retention: Retention) -> Result<()> {
         let now_ms = self.now().seed / 1000;
-        let mut insert =
-            self.connection().prepare_cached(include_str!("sql/journal_append.sql"))?;
+        let [insert, many, old] = APPEND;
+        let mut insert = self.connection().prepare_cached(insert)?;
         for (note, age) in notes {
             let fields: HashMap<_, _> = note.fields().into_iter().collect();
             let times = [now_ms, now_ms.saturating_sub(millis(*age))];
@@ -78,9 +93,7 @@ impl Session<'_> {
             let values = FIELDS.iter().map(|name| fields.get(name).cloned());
             insert.execute(params_from_iter(times.chain(values)))?;
         }
-        let many = include_str!("sql/journal_trim_many.sql");
         self.connection().prepare_cached(many)?.execute([as_sql(retention.entries)])?;
-        let old = include_str!("sql/journal_trim_old.sql");
         let kept_from = now_ms.saturating_sub(millis(retention.age));
         self.connection().prepare_cached(old)?.execute([as_sql(kept_from)])?;
         Ok(())

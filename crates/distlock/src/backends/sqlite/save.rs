@@ -6,6 +6,9 @@ use rusqlite::{Connection, Params, Result, params};
 
 use super::cells::{as_sql, order_name};
 
+/// Ends a hold.
+pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
+
 /// How many dead claims a key remembers.
 const GRAVES_MAX: i64 = 10_000;
 
@@ -45,8 +48,7 @@ impl Writer<'_> {
 
     fn holder(&self, id: ClaimId, order: Order, held: Option<&Held>) -> Result<()> {
         let Some(held) = held else {
-            let gone = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
-            return self.run(gone, params![self.key, id.as_bytes()]);
+            return self.run(DROP_HOLDER, params![self.key, id.as_bytes()]);
         };
         let params = params![
             self.key,

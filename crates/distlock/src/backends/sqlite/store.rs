@@ -18,8 +18,9 @@ use crate::sync::lock;
 /// How many calls may be on their way to the thread.
 const JOBS_MAX: usize = 1024;
 
-/// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
-const PUSHES_MAX: usize = 1024;
+/// How many pushes a client may fall behind. What it misses, its next heartbeat tells. The room for
+/// them is taken when the store is opened, so it is no more than is of use.
+const PUSHES_MAX: usize = 256;
 
 /// One client of a file. Whatever may have to wait is done by a thread of its own, so that no
 /// runtime waits for a disk, and in the sequence in which it was asked for, so that a release comes

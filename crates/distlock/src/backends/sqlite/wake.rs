@@ -75,24 +75,17 @@ impl Sockets {
         }
     }
 
-    /// Opens the socket of a client, and passes on what comes in until the bell is dropped.
-    pub(super) fn listen(
-        &self,
-        client: ClientId,
-        pushes: broadcast::Sender<Push>,
-    ) -> io::Result<Bell> {
+    /// Opens the socket of a client. What comes in from now on is kept there until somebody hears.
+    pub(super) fn listen(&self, client: ClientId) -> io::Result<Bell> {
         self.sweep();
-        let (name, ended) = (client.reveal(), Arc::new(AtomicBool::new(false)));
-        let socket = UnixDatagram::bind(self.address(&name))?;
-        let bell = Bell {
+        let name = client.reveal();
+        Ok(Bell {
+            socket: UnixDatagram::bind(self.address(&name))?,
             file: self.path.join(name),
-            socket: socket.try_clone()?,
-            ended: Arc::clone(&ended),
+            ended: Arc::default(),
+            is_heard: false,
             process: std::process::id(),
-        };
-        let wake = thread::Builder::new().name("distlock-wake".to_owned());
-        wake.spawn(move || pass_on(&socket, &ended, &pushes))?;
-        Ok(bell)
+        })
     }
 
     /// Removes the sockets of clients that died.
@@ -129,8 +122,24 @@ pub(super) struct Bell {
     file: PathBuf,
     socket: UnixDatagram,
     ended: Arc<AtomicBool>,
+    /// Somebody hears it already.
+    is_heard: bool,
     /// A fork of this process has a copy of this value, but the socket is not its own.
     process: u32,
+}
+
+impl Bell {
+    /// Passes on what comes in, and has come in before, until the bell is dropped.
+    pub(super) fn hear(&mut self, pushes: &broadcast::Sender<Push>) -> io::Result<()> {
+        if self.is_heard {
+            return Ok(());
+        }
+        let (socket, ended) = (self.socket.try_clone()?, Arc::clone(&self.ended));
+        let (wake, pushes) = (thread::Builder::new().name("distlock-wake".into()), pushes.clone());
+        wake.spawn(move || pass_on(&socket, &ended, &pushes))?;
+        self.is_heard = true;
+        Ok(())
+    }
 }
 
 impl Drop for Bell {
@@ -197,9 +206,12 @@ mod tests {
         let sockets = Sockets::beside(&folder.join("locks.db")).unwrap();
         let (pushes, mut heard) = broadcast::channel(8);
         let client = ClientId::random().unwrap();
-        let bell = sockets.listen(client, pushes).unwrap();
+        let mut bell = sockets.listen(client).unwrap();
         let id = ClaimId::random().unwrap();
+        // What comes before somebody hears is heard, too.
         sockets.tell(&[Notice { to: client, push: Push::Broken { id } }]);
+        bell.hear(&pushes).unwrap();
+        drop(pushes);
         assert_eq!(heard.blocking_recv(), Ok(Push::Broken { id }));
         drop(bell);
         // The listener owned the only sender.

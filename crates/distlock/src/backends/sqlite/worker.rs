@@ -47,6 +47,8 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     database: Option<Database>,
     sockets: Option<Sockets>,
+    /// Something was opened and is not ready for all that may come.
+    is_fresh: bool,
     /// What comes next may have to wait for the disk.
     log: Log,
 }
@@ -64,7 +66,8 @@ enum Log {
 
 impl Worker {
     pub(super) fn new(config: Config, boot: Option<Boot>, shared: Arc<Shared>) -> Self {
-        Self { config, boot, shared, database: None, sockets: None, log: Log::Goes }
+        let (database, sockets) = (None, None);
+        Self { config, boot, shared, database, sockets, is_fresh: false, log: Log::Goes }
     }
 
     /// Starts the thread. It ends when nobody can send it jobs any more and it has done the last.
@@ -82,6 +85,7 @@ impl Worker {
                 }
                 let mut worker = lock(&own);
                 worker.serve(group);
+                worker.get_ready();
                 worker.mind_the_log();
             }
         });
@@ -109,6 +113,22 @@ impl Worker {
         }
         self.log = if database::log_is_long() { Log::IsLong } else { Log::Goes };
         Ok(())
+    }
+
+    /// Does what can wait until the first callers have their answers.
+    fn get_ready(&mut self) {
+        if !std::mem::take(&mut self.is_fresh) {
+            return;
+        }
+        let mut slot = lock(&self.shared.bell);
+        if let Some(bell) = &mut *slot
+            && bell.hear(&self.shared.pushes).is_err()
+        {
+            self.shared.is_deaf.store(true, Ordering::SeqCst);
+            *slot = None;
+        }
+        drop(slot);
+        self.database.iter().for_each(Database::think_ahead);
     }
 
     /// Copies the log into the file when it has become long. Callers have their answers by then.
@@ -165,6 +185,7 @@ impl Worker {
                 let opened = boot.and_then(|boot| Database::open(&self.config, boot, deadline));
                 let database = opened.map_err(Trouble::NotOpened)?;
                 self.shared.inode.store(database.inode(), Ordering::SeqCst);
+                self.is_fresh = true;
                 database
             }
         };
@@ -179,10 +200,10 @@ impl Worker {
         if slot.is_some() || !shared.listens.load(Ordering::SeqCst) {
             return;
         }
-        let (client, pushes) = (shared.client, shared.pushes.clone());
-        let bell = self.sockets().and_then(|sockets| sockets.listen(client, pushes));
+        let bell = self.sockets().and_then(|sockets| sockets.listen(shared.client));
         shared.is_deaf.store(bell.is_err(), Ordering::SeqCst);
         *slot = bell.ok();
+        self.is_fresh = true;
     }
 
     fn tell(&mut self, notices: &[Notice]) {
