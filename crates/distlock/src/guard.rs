@@ -280,7 +280,8 @@ impl Guard {
         match renew(&*self.keeper.backend, renewal, RELEASE_MAX).await {
             Ok(Standing::Held { .. }) => {
                 let settings = &self.hold.settings;
-                self.hold.extend(settings.validity.until(sent_at, settings.ttl));
+                let until = settings.validity.until(sent_at, settings.ttl);
+                self.hold.extend(until, self.keeper.clock.now());
             }
             Ok(_) => {
                 self.hold.end(End::Lost(Reason::Gone));

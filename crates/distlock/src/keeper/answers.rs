@@ -5,8 +5,9 @@ use std::sync::Arc;
 use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
 
 use super::lease::Due;
-use super::plan::{Asked, Effect, Verdict};
+use super::plan::{Asked, Effect, Effects, Verdict};
 use super::table::{Entry, Kind, Table};
+use super::timers::Slot;
 use crate::Reason;
 use crate::observe::Wake;
 use crate::sync::lock;
@@ -15,62 +16,63 @@ use crate::sync::lock;
 const EARLY_MAX: usize = 1024;
 
 impl Table {
-    /// A renewal or heartbeat sent at `sent_at` was answered.
+    /// A renewal or heartbeat of a claim, sent at `sent_at` from this slot, was answered.
     pub(super) fn answered(
         &mut self,
-        id: ClaimId,
+        (id, slot): (&ClaimId, Slot),
         asked: Asked,
         sent_at: Moment,
         now: Moment,
         answer: Result<Standing, Fault>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) {
-        match self.entries.get(&id).map(|entry| &entry.kind) {
-            Some(Kind::Held { .. }) => {
-                self.answered_holder(id, asked, sent_at, now, &answer, effects);
+        let Some(slot) = self.slot_from(id, slot) else { return };
+        match self.entries[slot].kind {
+            Kind::Held { .. } => {
+                self.answered_holder(slot, asked, sent_at, now, &answer, effects);
             }
-            Some(Kind::Waiting(_)) => self.answered_waiter(id, sent_at, now, answer),
-            Some(Kind::Leaving(_)) | None => {}
+            Kind::Waiting(_) => self.answered_waiter(slot, sent_at, now, answer),
+            Kind::Leaving(_) => {}
         }
     }
 
     fn answered_holder(
         &mut self,
-        id: ClaimId,
+        slot: Slot,
         asked: Asked,
         sent_at: Moment,
         now: Moment,
         answer: &Result<Standing, Fault>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Effects,
     ) {
         let Some(Entry { kind: Kind::Held { hold, lease, ticket, .. }, .. }) =
-            self.entries.get_mut(&id)
+            self.entries.get_mut(slot)
         else {
             return;
         };
-        let settings = &hold.settings;
+        let settings = &*lease.settings;
         match (asked, answer) {
             (Asked::Ttl, Ok(Standing::Held { .. })) => {
                 let margin = hold.valid_until().unwrap_or(now).since(now);
-                if !hold.extend(settings.validity.until(sent_at, settings.ttl)) {
+                if !hold.extend(settings.validity.until(sent_at, settings.ttl), now) {
                     // Confirmed too late: our own clock has ended the hold, and lost is final.
-                    return self.lose(id, Reason::Expired, effects);
+                    return self.lose(slot, Reason::Expired, effects);
                 }
-                hold.set_failing(false);
                 lease.confirmed(sent_at);
-                effects.push(Effect::Renewed(Arc::clone(hold), margin));
+                hold.set_failing(false);
+                effects.renewed(hold, margin);
             }
             // A last heartbeat from the time of waiting: it asked for a place, not for a ttl.
             (Asked::Place, Ok(Standing::Held { .. })) => {
-                hold.extend(settings.validity.until(sent_at, settings.wait.place));
+                hold.extend(settings.validity.until(sent_at, settings.wait.place), now);
             }
             // The place was still there when this was sent, so the grant has inherited its life.
             (Asked::Place, Ok(Standing::Waiting(waiting))) if *ticket == Some(waiting.ticket) => {
-                hold.extend(settings.validity.until(sent_at, settings.wait.place));
+                hold.extend(settings.validity.until(sent_at, settings.wait.place), now);
             }
             (Asked::Place, Ok(Standing::Waiting(_)) | Err(_)) => return,
             (Asked::Ttl, Ok(Standing::Waiting(_))) | (_, Ok(_)) => {
-                return self.lose(id, Reason::Gone, effects);
+                return self.lose(slot, Reason::Gone, effects);
             }
             (Asked::Ttl, Err(_)) => {
                 if lease.failed(now) {
@@ -83,20 +85,20 @@ impl Table {
             // Whatever is due is done with all that is due now.
             _ => now,
         };
-        self.set_timer(id, Some(next));
+        self.set_timer(slot, Some(next));
     }
 
     fn answered_waiter(
         &mut self,
-        id: ClaimId,
+        slot: Slot,
         sent_at: Moment,
         now: Moment,
         answer: Result<Standing, Fault>,
     ) {
-        let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get_mut(&id) else {
+        let Some(Entry { kind: Kind::Waiting(waiter), claim }) = self.entries.get_mut(slot) else {
             return;
         };
-        let place = &mut waiter.place;
+        let (id, place) = (claim.id, &mut waiter.place);
         let verdict = match answer {
             Ok(Standing::Waiting(standing)) => {
                 if standing.ticket >= place.ticket {
@@ -105,7 +107,7 @@ impl Table {
                     place.failed(sent_at, now);
                 }
                 let next = place.next();
-                return self.set_timer(id, next);
+                return self.set_timer(slot, next);
             }
             Ok(Standing::Held { fence }) => {
                 let (until, by) = (place.held_until(sent_at), Wake::Heartbeat);
@@ -119,7 +121,7 @@ impl Table {
                 if fault.is_transient() && place.silent_for(now) < waiter.patience {
                     place.failed(sent_at, now);
                     let next = place.next();
-                    return self.set_timer(id, next);
+                    return self.set_timer(slot, next);
                 }
                 Verdict::Failed(fault)
             }
@@ -129,12 +131,11 @@ impl Table {
 
     /// A release was answered. True if it is done with, one way or the other.
     pub(super) fn released(&mut self, id: ClaimId, now: Moment, answer: &Result<(), Fault>) {
-        let Some(Entry { kind: Kind::Leaving(leaving), .. }) = self.entries.get_mut(&id) else {
-            return;
-        };
+        let Some(slot) = self.slot(&id) else { return };
+        let Kind::Leaving(leaving) = &mut self.entries[slot].kind else { return };
         if answer.as_ref().is_err_and(Fault::is_transient) && leaving.failed(now) {
             let next = leaving.next();
-            self.set_timer(id, next);
+            self.set_timer(slot, next);
         } else {
             self.remove(&id);
         }
@@ -142,7 +143,7 @@ impl Table {
 
     /// The store says that a waiting claim was granted.
     pub(super) fn granted(&mut self, id: ClaimId, ticket: Ticket, fence: u64) {
-        match self.entries.get(&id).map(|entry| &entry.kind) {
+        match self.kind(&id) {
             // A push is trusted only under the ticket last acknowledged: without this a delayed
             // push of an earlier grant, long expired, would make two holders.
             Some(Kind::Waiting(waiter)) if waiter.place.ticket == ticket => {
@@ -164,13 +165,13 @@ impl Table {
     pub(super) fn hurry(&mut self, now: Moment) {
         let idle =
             |entry: &Entry| matches!(&entry.kind, Kind::Waiting(w) if w.place.next().is_some());
-        let ids: Vec<_> =
-            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(id, _)| *id).collect();
-        for id in ids {
-            if let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get_mut(&id) {
+        let slots: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            if let Kind::Waiting(waiter) = &mut self.entries[slot].kind {
                 waiter.place.hurry(now);
             }
-            self.set_timer(id, Some(now));
+            self.set_timer(slot, Some(now));
         }
     }
 
@@ -183,10 +184,12 @@ impl Table {
     }
 
     /// An operator broke a hold.
-    pub(super) fn broken(&mut self, id: ClaimId) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if matches!(self.entries.get(&id), Some(Entry { kind: Kind::Held { .. }, .. })) {
-            self.lose(id, Reason::Broken, &mut effects);
+    pub(super) fn broken(&mut self, id: ClaimId) -> Effects {
+        let mut effects = Effects::default();
+        if let Some(slot) = self.slot(&id)
+            && self.holds(&id)
+        {
+            self.lose(slot, Reason::Broken, &mut effects);
         }
         effects
     }

@@ -29,16 +29,22 @@ pub(crate) struct Hold {
     pub(crate) doubtful: bool,
     /// Cancelled when the hold ends, however it ends.
     pub(crate) ended: CancellationToken,
-    latch: Latch,
+    life: Life,
     /// When it must end, renewed or not.
     ends: Option<Moment>,
-    /// The last renewal failed.
-    failing: AtomicBool,
     mode: Mode,
     visit: Option<VisitId>,
     span: Span,
     clock: Arc<dyn Clock>,
     observer: Arc<Observer>,
+}
+
+/// What changes with every renewal, side by side in memory: ten thousand holds are renewed at once.
+#[derive(Debug)]
+struct Life {
+    latch: Latch,
+    /// The last renewal failed.
+    failing: AtomicBool,
 }
 
 impl Hold {
@@ -67,9 +73,8 @@ impl Hold {
             settings,
             doubtful: grant.doubtful,
             ended: CancellationToken::new(),
-            latch: Latch::new(grant.until),
+            life: Life { latch: Latch::new(grant.until), failing: AtomicBool::new(false) },
             ends,
-            failing: AtomicBool::new(false),
             mode: grant.mode,
             visit: grant.visit,
             span,
@@ -82,36 +87,36 @@ impl Hold {
     /// with its timers never makes anybody believe in a lease that is over.
     pub(crate) fn state(&self) -> Result<Moment, End> {
         let now = self.clock.now();
-        let failing = self.failing.load(Ordering::Relaxed);
+        let failing = self.life.failing.load(Ordering::Relaxed);
         let reason = if failing { Reason::Unreachable } else { Reason::Expired };
-        let (state, just_expired) = self.latch.check(now, reason);
+        let (state, just_expired) = self.life.latch.check(now, reason);
         if just_expired && let Err(end) = state {
             self.announce(end);
         }
         if state.is_ok() && self.ends.is_some_and(|ends| ends <= now) {
             self.end(End::Lost(Reason::MaxHold));
-            return self.latch.read();
+            return self.life.latch.read();
         }
         state
     }
 
     /// Remembers how the last renewal went: it is the reason if the lease ends.
     pub(crate) fn set_failing(&self, failing: bool) {
-        self.failing.store(failing, Ordering::Relaxed);
+        self.life.failing.store(failing, Ordering::Relaxed);
     }
 
     /// Valid until when as far as was told, without a look at the clock.
     pub(crate) fn valid_until(&self) -> Result<Moment, End> {
-        self.latch.read()
+        self.life.latch.read()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         self.state().map_or(Duration::ZERO, |until| until.since(self.clock.now()))
     }
 
-    /// A renewal was confirmed. False if it came too late to count.
-    pub(crate) fn extend(&self, until: Moment) -> bool {
-        self.latch.extend(until, self.clock.now())
+    /// A renewal was confirmed, seen at `now`. False if it came too late to count.
+    pub(crate) fn extend(&self, until: Moment, now: Moment) -> bool {
+        self.life.latch.extend(until, now)
     }
 
     /// Ends the hold; true if this call did.
@@ -120,7 +125,7 @@ impl Hold {
             // A hold whose time has passed was lost before anybody could release it.
             let _ = self.state();
         }
-        let ended = self.latch.end(end);
+        let ended = self.life.latch.end(end);
         if ended {
             self.announce(end);
         }
@@ -140,7 +145,7 @@ impl Hold {
 
     /// A release found nothing to release.
     pub(crate) fn amend_to_lost(&self, reason: Reason) {
-        self.latch.amend(reason);
+        self.life.latch.amend(reason);
         self.announce_loss(reason);
     }
 

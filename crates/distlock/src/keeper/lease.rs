@@ -1,5 +1,6 @@
 //! When to renew a held claim: a state machine without a clock of its own.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::Moment;
@@ -13,10 +14,11 @@ use crate::options::Settings;
 /// keeps the lease as it is and is retried, spaced, until the lease ends by our own clock.
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
+    /// Those of the hold, here as well: so a renewal has nothing to look up elsewhere.
+    pub(super) settings: Arc<Settings>,
     next: Moment,
     /// When the hold must end, renewed or not.
     ends: Option<Moment>,
-    every: Duration,
     /// When the latest renewal that was confirmed had been sent.
     confirmed_at: Moment,
     in_flight: bool,
@@ -36,10 +38,15 @@ pub(super) enum Due {
 
 impl Lease {
     /// A claim granted at `since`, whose first renewal is wanted at `next`.
-    pub(super) fn new(settings: &Settings, since: Moment, next: Moment) -> Self {
+    pub(super) fn new(settings: &Arc<Settings>, since: Moment, next: Moment) -> Self {
         let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
-        let (every, confirmed_at) = (settings.renew_every, Moment::ORIGIN);
-        Self { next, ends, every, confirmed_at, in_flight: false, faulted: false }
+        let (settings, confirmed_at) = (Arc::clone(settings), Moment::ORIGIN);
+        Self { settings, next, ends, confirmed_at, in_flight: false, faulted: false }
+    }
+
+    /// The time between two renewals.
+    fn every(&self) -> Duration {
+        self.settings.renew_every
     }
 
     /// What to do at `now` for a claim that is valid until `until`.
@@ -65,12 +72,12 @@ impl Lease {
 
     /// How much earlier than wanted it may be renewed.
     pub(super) fn leeway(&self) -> Duration {
-        self.every / 8
+        self.every() / 8
     }
 
     /// How long to wait for the answer to a renewal.
     pub(super) fn patience(&self, now: Moment, until: Moment) -> Duration {
-        (self.every / 2).max(Duration::from_millis(1)).min(until.since(now))
+        (self.every() / 2).max(Duration::from_millis(1)).min(until.since(now))
     }
 
     pub(super) fn sent(&mut self) {
@@ -85,7 +92,7 @@ impl Lease {
     pub(super) fn confirmed(&mut self, sent_at: Moment) {
         self.in_flight = false;
         self.faulted = false;
-        self.next = self.confirmed_at.max(sent_at).after(self.every);
+        self.next = self.confirmed_at.max(sent_at).after(self.every());
         self.confirmed_at = self.confirmed_at.max(sent_at);
     }
 
@@ -93,7 +100,7 @@ impl Lease {
     /// server that comes back is not met by a burst. True if this is the first fault in a row.
     pub(super) fn failed(&mut self, now: Moment) -> bool {
         self.in_flight = false;
-        self.next = now.after((self.every / 4).max(Duration::from_millis(1)));
+        self.next = now.after((self.every() / 4).max(Duration::from_millis(1)));
         !std::mem::replace(&mut self.faulted, true)
     }
 }
@@ -107,7 +114,7 @@ mod tests {
 
     fn lease(ttl_ms: u64) -> Lease {
         let options = Options::default().ttl(Duration::from_millis(ttl_ms)).renew_at(0.5);
-        let settings = options.check().unwrap();
+        let settings = Arc::new(options.check().unwrap());
         Lease::new(&settings, AT(0), AT(0).after(settings.renew_every))
     }
 
@@ -171,7 +178,7 @@ mod tests {
     #[test]
     fn a_hold_ends_at_max_hold_with_a_reason_of_its_own() {
         let options = Options::default().max_hold(Duration::from_millis(100));
-        let lease = Lease::new(&options.check().unwrap(), AT(0), AT(10_000));
+        let lease = Lease::new(&Arc::new(options.check().unwrap()), AT(0), AT(10_000));
         assert_eq!(lease.due(AT(0), AT(30_000)), Due::Later(AT(100)));
         assert_eq!(lease.due(AT(100), AT(30_000)), Due::Lose(Reason::MaxHold));
     }

@@ -17,6 +17,7 @@ mod place;
 mod plan;
 mod table;
 mod task;
+mod timers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +36,7 @@ use self::lease::Lease;
 pub(crate) use self::leaving::LATE_MAX;
 use self::leaving::Leaving;
 use self::place::Place;
-use self::plan::Effect;
+use self::plan::{Effect, Effects};
 pub(crate) use self::plan::{LastFault, Verdict};
 use self::table::{Kind, Table, Waiter};
 use self::task::Heir;
@@ -394,14 +395,14 @@ impl Keeper {
     }
 
     /// Tells holders and listeners what has happened.
-    fn announce(&self, effects: Vec<Effect>) {
-        for effect in effects {
+    fn announce(&self, effects: Effects) {
+        self.observer.renewed(effects.renewals);
+        for effect in effects.all {
             match effect {
                 Effect::Lost(hold, reason) => {
                     hold.end(End::Lost(reason));
                 }
                 Effect::Renewed(hold, margin) => {
-                    self.observer.renewed();
                     self.observer.meter.margin(&hold.claim.key, margin);
                     let (key, fence) = (&hold.claim.key, hold.fence);
                     self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });

@@ -6,8 +6,12 @@ use std::time::Duration;
 use distlock_core::{Claim, Fault, How, Key, Moment, Renewal};
 
 use super::hold::Hold;
+use super::timers::Slot;
 use crate::Reason;
 use crate::observe::Wake;
+
+/// How many held claims go into one call. A store that runs it as one script is blocked for it.
+pub(super) const RENEWALS_MAX: usize = 100;
 
 /// What became of a place in the queue.
 #[derive(Clone, Debug)]
@@ -35,16 +39,81 @@ pub(super) enum Effect {
     Waits(Key, u64),
 }
 
+/// All of them, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) all: Vec<Effect>,
+    /// Nobody wants to hear of every renewal by itself: they are only counted.
+    pub(super) quiet: bool,
+    pub(super) renewals: u64,
+}
+
+impl Effects {
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.all.push(effect);
+    }
+
+    pub(super) fn renewed(&mut self, hold: &Arc<Hold>, margin: Duration) {
+        self.renewals += 1;
+        if !self.quiet {
+            self.push(Effect::Renewed(Arc::clone(hold), margin));
+        }
+    }
+}
+
 /// What the keeper shall do now.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Each with how long to wait for its answer.
-    pub(super) renewals: Vec<(Renewal, Duration)>,
-    pub(super) heartbeats: Vec<(Renewal, Duration)>,
+    /// Everything in it is sent later than this.
+    pub(super) made_at: Moment,
+    pub(super) renewals: Vec<Batch>,
+    pub(super) heartbeats: Vec<(Renewal, Sender)>,
     pub(super) releases: Vec<(Claim, How)>,
-    pub(super) effects: Vec<Effect>,
+    pub(super) effects: Effects,
     pub(super) wake_at: Moment,
     pub(super) stop: bool,
+}
+
+impl Plan {
+    /// Adds the renewal of a hold to the last call, or to another if that is full.
+    pub(super) fn renew(&mut self, renewal: Renewal, sender: Sender) {
+        match self.renewals.last_mut() {
+            Some(batch) if batch.renewals.len() < RENEWALS_MAX => batch.extend([(renewal, sender)]),
+            last => {
+                // Where one call was full, the next is likely to be.
+                let room = if last.is_some() { RENEWALS_MAX } else { 1 };
+                let mut batch = Batch::with_room(room);
+                batch.extend([(renewal, sender)]);
+                self.renewals.push(batch);
+            }
+        }
+    }
+}
+
+/// Who sends a renewal: where it sits in the table, and how long it waits for the answer.
+pub(super) type Sender = (Slot, Duration);
+
+/// What goes out in one call.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) renewals: Vec<Renewal>,
+    /// Of each.
+    pub(super) senders: Vec<Sender>,
+}
+
+impl Batch {
+    fn with_room(room: usize) -> Self {
+        Self { renewals: Vec::with_capacity(room), senders: Vec::with_capacity(room) }
+    }
+}
+
+impl Extend<(Renewal, Sender)> for Batch {
+    fn extend<I: IntoIterator<Item = (Renewal, Sender)>>(&mut self, more: I) {
+        for (renewal, sender) in more {
+            self.renewals.push(renewal);
+            self.senders.push(sender);
+        }
+    }
 }
 
 /// What a renewal that was answered had asked for.

@@ -1,10 +1,11 @@
 //! Every claim in hand and when it is due: what the keeper knows, without doing anything.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{Claim, ClaimId, Key, Moment, Renewal, Ticket};
+use slab::Slab;
 use tokio::sync::oneshot;
 
 use super::callers::Callers;
@@ -12,7 +13,8 @@ use super::hold::Hold;
 use super::lease::{Due, Lease};
 use super::leaving::Leaving;
 use super::place::Place;
-use super::plan::{Effect, LastFault, Plan, Verdict};
+use super::plan::{Effect, Effects, LastFault, Plan, Verdict};
+use super::timers::{Slot, Timers};
 use crate::Reason;
 
 /// The most that any claim may go out before it is due, to be with those that are.
@@ -30,7 +32,6 @@ const NEVER: Moment = Moment::from_micros(u64::MAX);
 pub(super) struct Entry {
     pub(super) claim: Claim,
     pub(super) kind: Kind,
-    timer: Option<Moment>,
 }
 
 /// What a claim in hand is doing.
@@ -69,8 +70,10 @@ impl Waiter {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    pub(super) entries: HashMap<ClaimId, Entry>,
-    timers: BTreeSet<(Moment, ClaimId)>,
+    pub(super) entries: Slab<Entry>,
+    /// Where each claim is among them. Whoever comes from a timer or with an answer knows.
+    slots: HashMap<ClaimId, Slot>,
+    timers: Timers,
     /// How far ahead it is worth looking for claims that may go out early: the most that any claim
     /// so far could.
     leeway: Duration,
@@ -90,7 +93,7 @@ impl Table {
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values()
+        self.entries.iter().map(|(_, entry)| entry)
     }
 
     /// Puts a claim under its timer; the same claim in another role is replaced.
@@ -103,25 +106,41 @@ impl Table {
             Kind::Leaving(_) => Duration::ZERO,
         };
         self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
-        self.timers.insert((at, claim.id));
-        self.entries.insert(claim.id, Entry { claim, kind, timer: Some(at) });
+        let id = claim.id;
+        let slot = self.entries.insert(Entry { claim, kind });
+        self.slots.insert(id, slot);
+        self.timers.set(slot, at);
     }
 
     pub(super) fn remove(&mut self, id: &ClaimId) -> Option<Entry> {
-        let entry = self.entries.remove(id)?;
-        if let Some(at) = entry.timer {
-            self.timers.remove(&(at, *id));
+        let slot = self.slots.remove(id)?;
+        self.timers.unset(slot);
+        self.entries.try_remove(slot)
+    }
+
+    pub(super) fn slot(&self, id: &ClaimId) -> Option<Slot> {
+        self.slots.get(id).copied()
+    }
+
+    /// Where a claim is that was there when it was sent. Most still are.
+    pub(super) fn slot_from(&self, id: &ClaimId, there: Slot) -> Option<Slot> {
+        match self.entries.get(there) {
+            Some(entry) if entry.claim.id == *id => Some(there),
+            _ => self.slot(id),
         }
-        Some(entry)
+    }
+
+    pub(super) fn kind(&self, id: &ClaimId) -> Option<&Kind> {
+        Some(&self.entries.get(self.slot(id)?)?.kind)
     }
 
     pub(super) fn holds(&self, id: &ClaimId) -> bool {
-        matches!(self.entries.get(id), Some(Entry { kind: Kind::Held { .. }, .. }))
+        matches!(self.kind(id), Some(Kind::Held { .. }))
     }
 
     /// Takes out a claim that is held or waits; a release under way goes on.
     pub(super) fn forget(&mut self, id: &ClaimId) {
-        if !matches!(self.entries.get(id), Some(Entry { kind: Kind::Leaving(_), .. })) {
+        if !matches!(self.kind(id), Some(Kind::Leaving(_))) {
             self.remove(id);
         }
     }
@@ -129,43 +148,36 @@ impl Table {
     /// Takes out everybody who waits.
     pub(super) fn remove_waiters(&mut self) -> Vec<Waiter> {
         let waiting = |entry: &Entry| matches!(entry.kind, Kind::Waiting(_));
-        let ids: Vec<_> =
-            self.entries.iter().filter(|(_, entry)| waiting(entry)).map(|(id, _)| *id).collect();
+        let waiting = self.entries().filter(|entry| waiting(entry));
+        let ids: Vec<_> = waiting.map(|entry| entry.claim.id).collect();
         ids.iter().filter_map(|id| self.take_waiter(id)).collect()
     }
 
     /// The keeper before this one is gone, and with it the calls it had under way.
     pub(super) fn revive(&mut self, now: Moment) {
         self.idle_since = None;
-        let ids: Vec<_> = self.entries.keys().copied().collect();
-        for id in ids {
-            match self.entries.get_mut(&id).map(|entry| &mut entry.kind) {
-                Some(Kind::Held { lease, .. }) => lease.forgotten(),
-                Some(Kind::Waiting(waiter)) => waiter.place.forgotten(),
-                Some(Kind::Leaving(leaving)) => leaving.forgotten(),
-                None => {}
+        for (slot, entry) in &mut self.entries {
+            match &mut entry.kind {
+                Kind::Held { lease, .. } => lease.forgotten(),
+                Kind::Waiting(waiter) => waiter.place.forgotten(),
+                Kind::Leaving(leaving) => leaving.forgotten(),
             }
-            self.set_timer(id, Some(now));
+            self.timers.set(slot, now);
         }
     }
 
-    pub(super) fn set_timer(&mut self, id: ClaimId, at: Option<Moment>) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
-        if let Some(before) = std::mem::replace(&mut entry.timer, at) {
-            self.timers.remove(&(before, id));
-        }
-        if let Some(at) = at {
-            self.timers.insert((at, id));
+    pub(super) fn set_timer(&mut self, slot: Slot, at: Option<Moment>) {
+        match at {
+            Some(at) => self.timers.set(slot, at),
+            None => self.timers.unset(slot),
         }
     }
 
     /// Everything that is due at `now`.
     pub(super) fn plan(&mut self, now: Moment, nap: Duration, busy: bool) -> Plan {
-        let mut plan = Plan::default();
-        while let Some(&(at, id)) = self.timers.first()
-            && at <= now
-        {
-            self.serve(id, now, &mut plan);
+        let mut plan = Plan { made_at: now, ..Plan::default() };
+        for slot in self.timers.take_due(now) {
+            self.serve(slot, now, &mut plan);
         }
         if !plan.renewals.is_empty() || !plan.heartbeats.is_empty() {
             self.join_others(now, &mut plan);
@@ -182,7 +194,7 @@ impl Table {
             plan.wake_at = since.after(LINGER).min(now.after(nap));
         } else {
             self.idle_since = None;
-            let next = self.timers.first().map_or(NEVER, |&(at, _)| at);
+            let next = self.timers.soonest().unwrap_or(NEVER);
             plan.wake_at = next.min(now.after(nap));
         }
         self.wake_at = plan.wake_at;
@@ -195,22 +207,19 @@ impl Table {
     fn join_others(&mut self, now: Moment, plan: &mut Plan) {
         let (keys, interval) = self.keys_that_beat(now, plan);
         let soon = now.after(self.leeway.max(interval));
-        let soon = self.timers.range(..=(soon, ClaimId::from_bytes([0xff; 16])));
-        let willing: Vec<_> = soon
-            .map(|&(_, id)| id)
-            .filter(|id| match &self.entries[id] {
-                Entry { kind: Kind::Held { lease, .. }, .. } => {
-                    !plan.renewals.is_empty() && lease.can_join(now)
-                }
-                Entry { kind: Kind::Waiting(Waiter { place, .. }), claim, .. } => {
-                    let soon = !plan.heartbeats.is_empty() && place.can_join(now);
-                    soon || place.can_join_its_key(now) && keys.contains(&claim.key)
-                }
-                Entry { kind: Kind::Leaving(_), .. } => false,
-            })
-            .collect();
-        for id in willing {
-            self.send(id, now, plan);
+        let willing = |slot: &Slot| match &self.entries[*slot] {
+            Entry { kind: Kind::Held { lease, .. }, .. } => {
+                !plan.renewals.is_empty() && lease.can_join(now)
+            }
+            Entry { kind: Kind::Waiting(Waiter { place, .. }), claim } => {
+                let soon = !plan.heartbeats.is_empty() && place.can_join(now);
+                soon || place.can_join_its_key(now) && keys.contains(&claim.key)
+            }
+            Entry { kind: Kind::Leaving(_), .. } => false,
+        };
+        let willing: Vec<_> = self.timers.due(soon).filter(willing).collect();
+        for slot in willing {
+            self.send(slot, now, plan);
         }
     }
 
@@ -218,8 +227,8 @@ impl Table {
     /// the longest time between two.
     fn keys_that_beat(&self, now: Moment, plan: &Plan) -> (HashSet<Key>, Duration) {
         let (mut keys, mut longest) = (HashSet::new(), Duration::ZERO);
-        for (Renewal { claim, .. }, _) in &plan.heartbeats {
-            if let Some(Entry { kind: Kind::Waiting(waiter), .. }) = self.entries.get(&claim.id)
+        for (_, (slot, _)) in &plan.heartbeats {
+            if let Some(Entry { kind: Kind::Waiting(waiter), claim }) = self.entries.get(*slot)
                 && waiter.place.beats(now)
             {
                 keys.insert(claim.key.clone());
@@ -230,12 +239,13 @@ impl Table {
     }
 
     /// A claim's timer has run out: does what is due for it and sets the next timer.
-    fn serve(&mut self, id: ClaimId, now: Moment, plan: &mut Plan) {
-        let Some(entry) = self.entries.get(&id) else { return };
+    fn serve(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
+        let Some(entry) = self.entries.get(slot) else { return };
         let due = match &entry.kind {
             Kind::Held { hold, lease, .. } => match hold.valid_until() {
                 Ok(until) => lease.due(now, until),
                 Err(_) => {
+                    let id = entry.claim.id;
                     self.remove(&id);
                     return;
                 }
@@ -244,23 +254,23 @@ impl Table {
             Kind::Leaving(leaving) => due_at(leaving.next(), now),
         };
         match due {
-            Due::Later(at) => self.set_timer(id, Some(at)),
-            Due::Renew => self.send(id, now, plan),
-            Due::Lose(reason) => self.lose(id, reason, &mut plan.effects),
+            Due::Later(at) => self.timers.set(slot, at),
+            Due::Renew => self.send(slot, now, plan),
+            Due::Lose(reason) => self.lose(slot, reason, &mut plan.effects),
         }
     }
 
     /// Sends what keeps a claim alive, or lets go of it.
-    fn send(&mut self, id: ClaimId, now: Moment, plan: &mut Plan) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+    fn send(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
+        let Some(entry) = self.entries.get_mut(slot) else { return };
         let claim = entry.claim.clone();
         let next = match &mut entry.kind {
             Kind::Held { hold, lease, weight, .. } => {
                 let until = hold.valid_until().unwrap_or(now);
                 let patience = lease.patience(now, until);
-                let mut renewal = Renewal::hold(claim, hold.settings.lease());
+                let mut renewal = Renewal::hold(claim, lease.settings.lease());
                 renewal.weight = *weight;
-                plan.renewals.push((renewal, patience));
+                plan.renew(renewal, (slot, patience));
                 hold.set_failing(true);
                 lease.sent();
                 match lease.due(now, until) {
@@ -271,7 +281,7 @@ impl Table {
             Kind::Waiting(waiter) => {
                 let place = &mut waiter.place;
                 let renewal = Renewal::place(claim, place.span(), place.ticket);
-                plan.heartbeats.push((renewal, place.interval()));
+                plan.heartbeats.push((renewal, (slot, place.interval())));
                 place.sent();
                 None
             }
@@ -280,10 +290,11 @@ impl Table {
                 None
             }
         };
-        self.set_timer(id, next);
+        self.set_timer(slot, next);
     }
 
-    pub(super) fn lose(&mut self, id: ClaimId, reason: Reason, effects: &mut Vec<Effect>) {
+    pub(super) fn lose(&mut self, slot: Slot, reason: Reason, effects: &mut Effects) {
+        let Some(id) = self.entries.get(slot).map(|entry| entry.claim.id) else { return };
         if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&id) {
             effects.push(Effect::Lost(hold, reason));
         }
@@ -297,7 +308,7 @@ impl Table {
 
     /// Takes out one who waits.
     pub(super) fn take_waiter(&mut self, id: &ClaimId) -> Option<Waiter> {
-        match self.entries.get(id)?.kind {
+        match self.kind(id)? {
             Kind::Waiting(_) => self.remove(id).and_then(waiter),
             Kind::Held { .. } | Kind::Leaving(_) => None,
         }
@@ -305,7 +316,8 @@ impl Table {
 
     /// From now on every renewal asks for this weight.
     pub(super) fn lower_weight(&mut self, id: &ClaimId, to: u32) {
-        if let Some(Entry { kind: Kind::Held { weight, .. }, .. }) = self.entries.get_mut(id) {
+        let entry = self.slots.get(id).and_then(|slot| self.entries.get_mut(*slot));
+        if let Some(Entry { kind: Kind::Held { weight, .. }, .. }) = entry {
             *weight = Some(to);
         }
     }

@@ -12,12 +12,9 @@ use tokio::runtime::Id;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::plan::{Asked, Effect, Plan};
+use super::plan::{Asked, Batch, Effect, Effects, Plan, RENEWALS_MAX, Sender};
 use super::{Keeper, RELEASE_MAX};
 use crate::sync::lock;
-
-/// How many held claims go into one call. A store that runs it as one script is blocked for it.
-const RENEWALS_MAX: usize = 100;
 
 /// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
 /// driver sends one heartbeat per key for them all.
@@ -97,51 +94,40 @@ fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
 /// Starts the calls of a plan. They run side by side, so a slow one delays no other.
 fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
     keeper.announce(plan.effects);
-    for batch in chunks(plan.renewals, RENEWALS_MAX) {
-        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Ttl)));
+    let call = |batch, asked| renew(Arc::clone(keeper), batch, asked, plan.made_at);
+    for batch in plan.renewals {
+        calls.push(Box::pin(call(batch, Asked::Ttl)));
     }
     let mut heartbeats = plan.heartbeats;
     heartbeats.sort_unstable_by(|(a, _), (b, _)| a.claim.cmp(&b.claim));
     for batch in chunks_by_key(heartbeats, HEARTBEATS_MAX) {
-        calls.push(Box::pin(renew(Arc::clone(keeper), batch, Asked::Place)));
+        calls.push(Box::pin(call(batch, Asked::Place)));
     }
     for (claim, how) in plan.releases {
         calls.push(Box::pin(release(Arc::clone(keeper), claim, how)));
     }
 }
 
-fn chunks<T>(all: Vec<T>, most: usize) -> impl Iterator<Item = Vec<T>> {
-    let mut rest = all.into_iter();
-    std::iter::from_fn(move || {
-        let chunk: Vec<_> = rest.by_ref().take(most).collect();
-        (!chunk.is_empty()).then_some(chunk)
-    })
-}
-
-/// The same for what is sorted by key, but nothing of one key is cut in two.
-fn chunks_by_key(
-    all: Vec<(Renewal, Duration)>,
-    most: usize,
-) -> impl Iterator<Item = Vec<(Renewal, Duration)>> {
+/// Batches of what is sorted by key, but nothing of one key is cut in two.
+fn chunks_by_key(all: Vec<(Renewal, Sender)>, most: usize) -> impl Iterator<Item = Batch> {
     let mut rest = all.into_iter().peekable();
     std::iter::from_fn(move || {
-        let mut chunk: Vec<_> = rest.by_ref().take(most).collect();
-        let last = chunk.last().map(|(renewal, _)| renewal.claim.key.clone())?;
+        let mut batch = Batch::default();
+        batch.extend(rest.by_ref().take(most));
+        let last = batch.renewals.last().map(|renewal| renewal.claim.key.clone())?;
         while let Some(more) = rest.next_if(|(renewal, _)| renewal.claim.key == last) {
-            chunk.push(more);
+            batch.extend([more]);
         }
-        Some(chunk)
+        Some(batch)
     })
 }
 
 /// Renews a batch and reports the answers as they come. Whoever is not answered in its own time is
 /// reported as a fault; an answer that comes later still counts.
-async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Asked) {
-    let sent_at = keeper.clock.now();
-    let (renewals, patience): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let mut silent = Silent::new(&patience);
-    let call = Call { keeper: &keeper, renewals: &renewals, asked, sent_at };
-    let mut answers = keeper.backend.renew(&renewals).ready_chunks(RENEWALS_MAX);
+async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment) {
+    let mut silent = Silent::new(&batch.senders);
+    let call = Call { keeper: &keeper, batch: &batch, asked, sent_at };
+    let mut answers = keeper.backend.renew(&batch.renewals).ready_chunks(RENEWALS_MAX);
     loop {
         // With nobody left to be impatient, late answers are still waited for: they count from when
         // they were asked for, and a driver that gives up by itself knows why.
@@ -167,10 +153,10 @@ async fn renew(keeper: Arc<Keeper>, batch: Vec<(Renewal, Duration)>, asked: Aske
     }
 }
 
-/// A batch that was sent.
+/// A batch that was sent, later than `sent_at`.
 struct Call<'a> {
     keeper: &'a Keeper,
-    renewals: &'a [Renewal],
+    batch: &'a Batch,
     asked: Asked,
     sent_at: Moment,
 }
@@ -178,16 +164,23 @@ struct Call<'a> {
 impl Call<'_> {
     fn report(&self, answers: Vec<(usize, Result<Standing, Fault>)>) {
         let (keeper, now) = (self.keeper, self.keeper.clock.now());
-        let mut effects = Vec::new();
-        let listened = self.asked == Asked::Place && keeper.observer.is_listened_to();
-        let known = |(index, answer)| Some((self.renewals.get(index)?, answer));
+        let listened = keeper.observer.is_listened_to();
+        let quiet = !listened && !cfg!(feature = "metrics");
+        let mut effects = Effects { quiet, ..Effects::default() };
+        let Batch { renewals, senders } = self.batch;
+        let known = |(index, answer): (usize, _)| {
+            Some((renewals.get(index)?, senders.get(index)?.0, answer))
+        };
         let mut table = keeper.table();
-        for (renewal, answer) in answers.into_iter().filter_map(known) {
-            if listened && let Ok(Standing::Waiting(waiting)) = &answer {
+        for (renewal, slot, answer) in answers.into_iter().filter_map(known) {
+            if listened
+                && self.asked == Asked::Place
+                && let Ok(Standing::Waiting(waiting)) = &answer
+            {
                 effects.push(Effect::Waits(renewal.claim.key.clone(), waiting.ahead));
             }
-            let id = renewal.claim.id;
-            table.answered(id, self.asked, self.sent_at, now, answer, &mut effects);
+            let whose = (&renewal.claim.id, slot);
+            table.answered(whose, self.asked, self.sent_at, now, answer, &mut effects);
         }
         drop(table);
         keeper.announce(effects);
@@ -205,10 +198,10 @@ struct Silent {
 }
 
 impl Silent {
-    fn new(patience: &[Duration]) -> Self {
-        let mut order: Vec<_> = patience.iter().copied().zip(0..).collect();
+    fn new(senders: &[Sender]) -> Self {
+        let mut order: Vec<_> = senders.iter().map(|(_, patience)| *patience).zip(0..).collect();
         order.sort_unstable();
-        Self { order, heard: vec![false; patience.len()], at: 0 }
+        Self { order, heard: vec![false; senders.len()], at: 0 }
     }
 
     fn heard(&mut self, index: usize) {

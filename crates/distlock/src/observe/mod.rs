@@ -217,8 +217,8 @@ impl Observer {
         self.emit(|| Event::Granted { key: key.clone(), fence, waited });
     }
 
-    pub(crate) fn renewed(&self) {
-        self.renewals.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn renewed(&self, claims: u64) {
+        self.renewals.fetch_add(claims, Ordering::Relaxed);
     }
 
     pub(crate) fn lost(&self) {

@@ -6,7 +6,8 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo,
+    RedisError, Value,
 };
 
 use super::config::{Config, Topology, tcp};
@@ -32,6 +33,19 @@ impl Connection {
             Self::Given(connection) => connection.send(cmd).await,
         };
         answer.and_then(Value::extract_error)
+    }
+
+    /// Sends commands in one message. Each has an answer of its own.
+    pub(super) async fn send_all(
+        &mut self,
+        cmds: &Pipeline,
+    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+        let answers = match self {
+            Self::Server(connection) => connection.req_packed_commands(cmds, 0, cmds.len()).await,
+            Self::Cluster(connection) => connection.req_packed_commands(cmds, 0, cmds.len()).await,
+            Self::Given(connection) => connection.send_all(cmds).await,
+        };
+        Ok(answers?.into_iter().map(Value::extract_error).collect())
     }
 
     /// Sends a command to one node of a cluster.

@@ -123,7 +123,7 @@ impl Namespace {
 
 fn escape(key: &Key) -> Cow<'_, str> {
     match key.as_str() {
-        plain if !plain.contains(['%', '{', '}']) => Cow::Borrowed(plain),
+        plain if !plain.bytes().any(|b| matches!(b, b'%' | b'{' | b'}')) => Cow::Borrowed(plain),
         other => Cow::Owned(percent_escape(other)),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::{Fault, Push};
-use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::broadcast;
 
 use super::config::Config;
@@ -131,6 +131,31 @@ impl Link {
         Ok(answer)
     }
 
+    /// Runs a script once for each part, all of them in one message.
+    pub(super) async fn eval_each<T: Sync>(
+        &self,
+        action: &'static str,
+        script: &Script,
+        parts: &[T],
+        fill: &(dyn Fn(&T, &mut Cmd) + Send + Sync),
+    ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
+        let mut cmds = Pipeline::with_capacity(parts.len());
+        for part in parts {
+            cmds.add_command(script.by_hash(&|cmd| fill(part, cmd)));
+        }
+        let mut answers = self.send_all(action, &cmds).await?;
+        if answers.iter().any(is_unknown) {
+            let mut cmds = Pipeline::new();
+            for (part, _) in parts.iter().zip(&answers).filter(|(_, answer)| is_unknown(answer)) {
+                cmds.add_command(script.by_text(&|cmd| fill(part, cmd)));
+            }
+            let told = Box::pin(self.send_all(action, &cmds)).await?;
+            let unknown = answers.iter_mut().filter(|answer| is_unknown(answer));
+            unknown.zip(told).for_each(|(answer, told)| *answer = told);
+        }
+        Ok(answers)
+    }
+
     /// Sends one command.
     pub(super) async fn run(&self, action: &'static str, cmd: &Cmd) -> Result<Value, Fault> {
         self.send(action, cmd).await?.map_err(|error| fault(action, error))
@@ -226,6 +251,31 @@ impl Link {
             _ => self.failed.store(0, Ordering::Relaxed),
         }
         Ok(answer)
+    }
+
+    /// The same for many commands in one message.
+    async fn send_all(
+        &self,
+        action: &'static str,
+        cmds: &Pipeline,
+    ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
+        let mut live = self.live(action).await?;
+        let answers = live.connection.send_all(cmds).await;
+        let doubtful = match &answers {
+            Err(error) => ends_connection(error),
+            Ok(all) => all.iter().any(|answer| answer.as_ref().is_err_and(ends_connection)),
+        };
+        if doubtful {
+            self.give_up(live.serial);
+        } else {
+            self.failed.store(0, Ordering::Relaxed);
+        }
+        let answers = answers.map_err(|error| fault(action, error))?;
+        if answers.len() != cmds.len() {
+            self.distrust();
+            return Err(wire::garbled(&Value::Nil));
+        }
+        Ok(answers)
     }
 
     /// What came over the present connection makes no sense: it is not used again.

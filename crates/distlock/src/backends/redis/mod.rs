@@ -291,19 +291,19 @@ impl Backend for Redis {
         batch: &'a [Renewal],
     ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
         let inner = &*self.inner;
+        if batch.iter().all(holds::is_plain) {
+            return Box::pin(inner.keep(batch.iter().enumerate().collect()));
+        }
         let (holds, others): (Vec<_>, Vec<_>) =
             batch.iter().enumerate().partition(|(_, renewal)| holds::is_plain(renewal));
         let stand = move |(index, renewal): (usize, &'a Renewal)| async move {
             (index, inner.stand(renewal).await)
         };
-        if others.is_empty() {
-            return Box::pin(inner.keep(&holds));
-        }
         let (beats, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|(_, renewal)| beats::is_beat(renewal));
         let others: FuturesUnordered<_> = others.into_iter().map(stand).collect();
         let others = stream::select(others, inner.beat(beats));
-        Box::pin(stream::select(others, inner.keep(&holds)))
+        Box::pin(stream::select(others, inner.keep(holds)))
     }
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
@@ -318,7 +318,7 @@ impl Backend for Redis {
             let main = self.inner.namespace.main(&renewal.claim.key);
             let fill = |cmd: &mut Cmd| {
                 cmd.arg(1).arg(&main);
-                wire::add_hold(cmd, renewal);
+                wire::add_holds(cmd, renewal.span, std::iter::once(renewal.claim.id));
             };
             let (value, copies) =
                 self.inner.link.eval_and_wait(&RENEW, &main, &fill, replicas).await?;

@@ -55,7 +55,9 @@ script!(
 );
 pub(super) static MANY: LazyLock<Script> =
     LazyLock::new(|| Script::new(UNLESS_FULL, &[include_str!("lua/many.lua")]).with_room(80, 4096));
-script!(RENEW, EVEN_IF_FULL, "renew.lua");
+pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(EVEN_IF_FULL, &[include_str!("lua/renew.lua")]).with_room(48, 2048)
+});
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
 script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");

@@ -77,9 +77,12 @@ pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
     add_optional(cmd, renewal.fence_floor);
 }
 
-/// Adds `ARGV` of renew.lua for one key.
-pub(super) fn add_hold(cmd: &mut Cmd, renewal: &Renewal) {
-    cmd.arg(&hex(renewal.claim.id)[..]).arg(millis(renewal.span));
+/// Adds `ARGV` of renew.lua for claims that ask for the same span.
+pub(super) fn add_holds(cmd: &mut Cmd, span: Duration, ids: impl Iterator<Item = ClaimId>) {
+    cmd.arg(millis(span));
+    for id in ids {
+        cmd.arg(&hex(id)[..]);
+    }
 }
 
 /// The claim id that a release goes by.
@@ -306,9 +309,9 @@ pub(super) fn many(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Opti
 pub(super) fn hex(id: ClaimId) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 32];
-    for (byte, pair) in id.as_bytes().iter().zip(text.chunks_exact_mut(2)) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+    for (at, byte) in id.as_bytes().iter().enumerate() {
+        text[2 * at] = DIGITS[usize::from(byte >> 4)];
+        text[2 * at + 1] = DIGITS[usize::from(byte & 15)];
     }
     text
 }
