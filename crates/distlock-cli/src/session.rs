@@ -18,11 +18,11 @@ use crate::take::{self, Refused};
 use crate::{child, out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
-pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
+pub(crate) async fn run(plan: &Plan, locks: Result<Locks, Failure>) -> Result<u8, Failure> {
     let mut report = Report::open(plan.report.as_deref())?;
     let mut signals = Signals::listen()?;
     let mut summary = Summary::new(plan);
-    let ended = attempt(plan, &mut signals, &mut summary).await;
+    let ended = attempt(plan, locks, &mut signals, &mut summary).await;
     let (outcome, code) = match &ended {
         Ok(done) => (done.outcome, done.code),
         Err(refused) => (refused.outcome(), refused.code()),
@@ -36,11 +36,12 @@ pub(crate) async fn run(plan: &Plan) -> Result<u8, Failure> {
 /// One attempt: waits, holds, runs. What becomes known on the way goes into the summary.
 pub(crate) async fn attempt(
     plan: &Plan,
+    locks: Result<Locks, Failure>,
     signals: &mut Signals,
     summary: &mut Summary<'_>,
 ) -> Result<Done, Refused> {
     wait_at_random(plan.jitter, signals).await?;
-    let locks = plan.want.locks()?;
+    let locks = locks?;
     let done = attempt_on(&locks, plan, signals, summary).await;
     // What is to be noted down of these locks, or is on its way, has to be now.
     take::leave(&locks).await;

@@ -349,6 +349,15 @@ impl Locks {
         self.keeper.backend.probe().await.map_err(Error::from_fault)
     }
 
+    /// Opens a store that takes a moment to be opened, in the background: for programs that have
+    /// something else to do before their first call. A file is opened, servers are not called yet.
+    /// If it fails, the first call does, too.
+    pub fn warm_up(&self) {
+        // Whoever wants to hear pushes has the store opened. What comes before somebody holds or
+        // waits concerns nobody.
+        drop(self.keeper.backend.pushes());
+    }
+
     /// What is in hand and what has happened so far.
     pub fn stats(&self) -> Stats {
         self.keeper.stats()

@@ -43,7 +43,7 @@ async fn stand(plan: &Plan) -> Result<u8, Failure> {
     let mut pause = Duration::from_secs(1);
     loop {
         let mut summary = Summary::new(plan);
-        match session::attempt(plan, &mut signals, &mut summary).await {
+        match session::attempt(plan, plan.want.locks(), &mut signals, &mut summary).await {
             Ok(done) if done.outcome == Outcome::Lost => {
                 let told = Told { want: &plan.want, voice: Voice::new(&plan.want.talking) };
                 told.note("standing", "leadership is gone; standing again", serde_json::json!({}));

@@ -112,5 +112,10 @@ pub(crate) fn run(args: Args) -> Result<u8, Failure> {
     let plan = Plan::for_run(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;
-    cmd::block_on(session::run(&plan))
+    let locks = plan.want.locks();
+    if let (Ok(locks), true) = (&locks, plan.jitter.is_zero()) {
+        // The store is opened while we get ready ourselves.
+        locks.warm_up();
+    }
+    cmd::block_on(session::run(&plan, locks))
 }

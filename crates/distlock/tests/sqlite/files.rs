@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
+use distlock::Locks;
 use distlock_core::Backend;
 
 use crate::peer::Peer;
@@ -43,6 +44,16 @@ async fn the_users_own_file_is_made_with_its_folder() {
     granted(&*peer.client(), &ask("k")).await;
     assert_eq!(mode(&state.join("distlock")), 0o700);
     assert_eq!(mode(&state.join("distlock/locks.db")), 0o600);
+}
+
+#[tokio::test]
+async fn a_file_is_opened_ahead_of_the_first_call() {
+    let place = Place::new();
+    let locks = Locks::new(shared(place.client()));
+    assert!(!place.file.exists());
+    locks.warm_up();
+    until("the file is there", || place.file.exists()).await;
+    locks.mutex("k").unwrap().lock().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

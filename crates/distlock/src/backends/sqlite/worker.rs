@@ -15,7 +15,7 @@ use super::boot::Boot;
 use super::config::Config;
 use super::database::{self, Database};
 use super::faults;
-use super::job::Job;
+use super::job::{Access, Job};
 use super::wake::{Bell, Sockets};
 use crate::sync::lock;
 
@@ -84,8 +84,12 @@ impl Worker {
                     group.push(next);
                 }
                 let mut worker = lock(&own);
+                let writes = group.iter().any(|job| job.access == Access::Write);
                 worker.serve(group);
-                worker.get_ready();
+                // Not between the one that opens the file and the first that asks for something.
+                if writes || jobs.is_empty() {
+                    worker.get_ready();
+                }
                 worker.mind_the_log();
             }
         });
