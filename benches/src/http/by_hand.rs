@@ -28,6 +28,7 @@ const ACQUIRE: &str = script!(
     "clock.lua",
     "acquire_free.lua",
     "texts.lua",
+    "line.lua",
     "acquire_behind.lua",
     "law.lua",
     "acquire.lua"
@@ -38,6 +39,7 @@ const RELEASE: &str = script!(
     "release_free.lua",
     "clock.lua",
     "texts.lua",
+    "next.lua",
     "release_next.lua",
     "law.lua",
     "release.lua"

@@ -6,6 +6,7 @@ mod crowd;
 mod episode;
 mod inbox;
 mod plan;
+mod swap;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use distlock_core::{Answer, Busy, Holder, Snapshot, Standing};
 const NEAR: Duration = Duration::from_millis(50);
 
 /// Numbers of the model and the store's numbers for the same things. Both grow together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Numbers(BTreeMap<u64, u64>);
 
 type Verdict = Result<(), String>;

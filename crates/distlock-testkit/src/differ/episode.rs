@@ -99,6 +99,7 @@ impl<'a> Episode<'a> {
             }
             Op::Burst { clients, asks } => self.burst(clients, asks, report).await,
             Op::Crowd { asks, lifetime } => self.crowd(asks, lifetime, pass, report).await,
+            Op::Swap { asks, swaps } => self.swap(asks, swaps, report).await,
             Op::Release { client, claim, how } => {
                 let target = Target::Claim(self.known[claim].ask.claim.clone());
                 self.release(client, &target, &target, how, report).await;

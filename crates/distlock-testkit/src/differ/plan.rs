@@ -74,6 +74,12 @@ pub(super) enum Op {
         asks: Vec<(usize, Ask)>,
         lifetime: Duration,
     },
+    /// At a key of their own, some ask one by one; then one lets go while another asks, at the same
+    /// moment, time and again: who leaves and who comes.
+    Swap {
+        asks: Vec<(usize, Ask)>,
+        swaps: Vec<(usize, usize)>,
+    },
     Pass(Duration),
 }
 
@@ -124,6 +130,7 @@ impl Planner {
             88 => self.burst(client),
             // As long as sixty others, so one in three hundred is enough.
             89 if self.capabilities.queue && self.rng.chance(0.33) => self.crowd(client),
+            90 if self.capabilities.queue => self.swap(client),
             _ => Op::Pass(self.gap()),
         }
     }
@@ -269,6 +276,33 @@ impl Planner {
             asks.push((if other { self.index(self.clients) } else { client }, ask));
         }
         Op::Crowd { asks, lifetime: CROWD_SPAN + Duration::from_secs(1) }
+    }
+
+    /// Mostly whoever has waited longest leaves, and mostly somebody new comes.
+    fn swap(&mut self, client: usize) -> Op {
+        let key = format!("{}/{:x}", self.key, self.rng.next_u64());
+        let key = Key::new(key).expect("a short key");
+        let plain = self.rng.chance(0.8);
+        let mut asks = Vec::new();
+        for _ in 0..(2 + 2 * self.rng.below(4)) {
+            let mut ask = self.possible_ask();
+            if plain {
+                (ask.capacity, ask.weight, ask.group, ask.reentry) = (1, 1, None, None);
+            }
+            (ask.claim.key, ask.order, ask.ttl) = (key.clone(), self.order, BURST_SPAN);
+            let waiters_max = if self.rng.chance(0.9) { 1_000 } else { 2 };
+            ask.wait = Some(Wait { place: BURST_SPAN, waiters_max });
+            let other = self.rng.chance(0.2);
+            asks.push((if other { self.index(self.clients) } else { client }, ask));
+        }
+        let half = asks.len() / 2;
+        let swap = |nth| {
+            let usual = self.rng.chance(0.9);
+            let leaves = if usual { nth } else { self.index(asks.len()) };
+            (leaves, if usual { half + nth } else { self.index(asks.len()) })
+        };
+        let swaps = (0..half).map(swap).collect();
+        Op::Swap { asks, swaps }
     }
 
     fn how(&mut self) -> How {

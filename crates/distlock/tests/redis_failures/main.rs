@@ -15,6 +15,7 @@ mod network;
 mod operator;
 mod partition;
 mod queue;
+mod relay;
 mod server;
 mod shared;
 mod support;

@@ -156,7 +156,7 @@ async fn f24_a_hand_over_costs_few_commands_however_many_wait() {
 }
 
 /// How many commands clients have sent that touch locks.
-fn scripts_run(server: &RedisServer) -> u64 {
+pub(crate) fn scripts_run(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = |line: &str| {
         let (name, rest) = line.split_once(":calls=")?;

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const KEY: &str = "k";
 pub(crate) const MAIN: &str = "distlock:{k}";
+pub(crate) const QUEUE: &str = "distlock:{k}:qx";
 
 /// The lease and the place of most tests, and how long their clients wait for a reply.
 pub(crate) const TTL: Duration = ms(1800);

@@ -117,7 +117,10 @@ impl Inner {
         };
         if memory.is_busy() {
             // Whoever lets go of it goes first: many wait for that, and nobody for this.
-            tokio::task::yield_now().await;
+            if let Some(answer) = Box::pin(self.ride(ask)).await? {
+                memory.note(matches!(&answer, Answer::Busy(_)));
+                return Ok(answer);
+            }
         }
         // Boxed, so that those who go together do not carry it along.
         let answer = Box::pin(self.ask(ask)).await;
@@ -149,6 +152,11 @@ impl Inner {
                 }
             },
         };
+        if memory.is_busy()
+            && let Some(outcome) = Box::pin(self.relay(claim)).await?
+        {
+            return Ok(outcome);
+        }
         Box::pin(self.give_up(target, how)).await
     }
 

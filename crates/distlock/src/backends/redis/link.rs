@@ -91,6 +91,12 @@ impl Link {
         self.pushes.subscribe()
     }
 
+    /// Tells those who listen, as if the server had.
+    pub(super) fn tell(&self, push: Push) {
+        // Nobody listening is no error: the heartbeat tells.
+        let _ = self.pushes.send(push);
+    }
+
     /// How long a call may take, with a connection to be made first.
     pub(super) fn patience(&self) -> Duration {
         2 * (self.config.connect_timeout + self.config.response_timeout)

@@ -11,8 +11,10 @@ mod health;
 mod holds;
 mod journal;
 mod keys;
+mod leave;
 mod link;
 mod list;
+mod relay;
 mod script;
 mod survey;
 mod wire;
@@ -28,13 +30,15 @@ use distlock_core::{
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, Value};
 
 use self::coalesce::Together;
 use self::config::Config;
+use self::faults::fault;
 use self::keys::Namespace;
 use self::link::Link;
-use self::script::{ACQUIRE, Fill, INSPECT, RELEASE, RENEW, STAND, Script};
+use self::relay::Riders;
+use self::script::{ACQUIRE, Fill, INSPECT, RENEW, STAND, Script};
 
 /// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
 /// it outlives every hold. It is one small key for each namespace.
@@ -60,6 +64,7 @@ struct Inner {
     /// How a script tells a client of its grant.
     push: PushBy,
     together: Together,
+    riders: Riders,
 }
 
 /// Which channel a client listens to.
@@ -154,8 +159,8 @@ impl Redis {
             (PushBy::Client(format!("PUBLISH {prefix}")), Some(own))
         };
         let link = Link::new(config, client.clone(), channel);
-        let together = Together::default();
-        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together }) })
+        let (together, riders) = (Together::default(), Riders::default());
+        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together, riders }) })
     }
 }
 
@@ -169,6 +174,19 @@ impl Inner {
         span: Duration,
         rest: Fill<'_>,
     ) -> Result<Value, Fault> {
+        let answer = self.try_law(action, script, (key, id), span, rest).await?;
+        answer.map_err(|error| fault(action, error))
+    }
+
+    /// The same; the inner result is the server's answer.
+    async fn try_law(
+        &self,
+        action: &'static str,
+        script: &Script,
+        (key, id): (&Key, &str),
+        span: Duration,
+        rest: Fill<'_>,
+    ) -> Result<Result<Value, RedisError>, Fault> {
         let push: Cow<'_, str> = match &self.push {
             _ if !self.link.can_push() => "".into(),
             PushBy::Client(verb_and_prefix) => verb_and_prefix.into(),
@@ -180,7 +198,7 @@ impl Inner {
             cmd.arg(id).arg(&self.client).arg(&*push).arg(life);
             rest(cmd);
         };
-        self.link.eval(action, script, &fill).await
+        self.link.try_eval(action, script, &fill).await
     }
 
     fn fence_life_ms(&self, span: Duration) -> u64 {
@@ -203,13 +221,6 @@ impl Inner {
         };
         let value = self.law("acquire", &ACQUIRE, (key, &id), span, &rest).await?;
         self.read(wire::answer(&id, &value))
-    }
-
-    async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
-        let (key, id) = (target.key(), wire::released_id(target));
-        let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
-        let value = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await?;
-        self.read(wire::outcome(&id, &value))
     }
 
     /// Passes on what was read. An answer that makes no sense ends the connection: the replies on

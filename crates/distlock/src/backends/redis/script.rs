@@ -38,6 +38,7 @@ script!(
     "clock.lua",
     "acquire_free.lua",
     "texts.lua",
+    "line.lua",
     "acquire_behind.lua",
     "law.lua",
     "acquire.lua"
@@ -49,9 +50,20 @@ script!(
     "release_free.lua",
     "clock.lua",
     "texts.lua",
+    "next.lua",
     "release_next.lua",
     "law.lua",
     "release.lua"
+);
+script!(
+    RELAY,
+    UNLESS_FULL,
+    "names.lua",
+    "clock.lua",
+    "texts.lua",
+    "next.lua",
+    "line.lua",
+    "relay.lua"
 );
 pub(super) static MANY: LazyLock<Script> =
     LazyLock::new(|| Script::new(UNLESS_FULL, &[include_str!("lua/many.lua")]).with_room(80, 4096));

@@ -246,7 +246,7 @@ fn read_holder<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<Holder> 
 }
 
 /// Milliseconds, or none for a negative number.
-fn span(text: &str) -> Option<Option<Duration>> {
+pub(super) fn span(text: &str) -> Option<Option<Duration>> {
     let ms: i64 = text.parse().ok()?;
     Some(u64::try_from(ms).ok().map(Duration::from_millis))
 }
@@ -264,13 +264,16 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
     }
 }
 
-pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
-    if matches!(value, Value::BulkString(bytes) if bytes == id.as_bytes()) {
-        return Ok(Outcome::WasHeld);
+/// What release.lua answers, and what somebody of this client who waited is to be told.
+pub(super) fn outcome(id: &str, value: &Value) -> Result<(Outcome, Option<Push>), Fault> {
+    if let Value::BulkString(_) = value {
+        let text = as_str(value)?;
+        let news = text.strip_prefix(id).ok_or_else(|| garbled(value))?;
+        return Ok((Outcome::WasHeld, news.strip_prefix('\n').and_then(push)));
     }
     match &*Reader::answer_for(id, value)?.str()? {
-        "waiting" => Ok(Outcome::WasWaiting),
-        "gone" => Ok(Outcome::Gone),
+        "waiting" => Ok((Outcome::WasWaiting, None)),
+        "gone" => Ok((Outcome::Gone, None)),
         _ => Err(garbled(value)),
     }
 }

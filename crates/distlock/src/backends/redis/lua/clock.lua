@@ -14,17 +14,20 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
--- The next number of the counter from which both fences and tickets come, written down at once. All
--- of these are texts; those of one length compare as numbers do. Where all keys share a counter,
--- its life begins anew only when the seventh digit has changed, which it does every 1000 seconds.
-local function next_number(at_least)
-  local last = call('SET', fence_key, at_least, 'KEEPTTL', 'GET')
+-- The next number of the counter from which both fences and tickets come, and the one that is `more`
+-- beyond it, up to which all are taken; written down at once. All of these are texts; those of one
+-- length compare as numbers do. Where all keys share a counter, its life begins anew only when the
+-- seventh digit has changed, which it does every 1000 seconds.
+local function next_number(at_least, more)
+  local upto = more and whole(at_least + more) or at_least
+  local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #at_least and last < at_least
   if behind and not KEYS[3] and string.byte(last, 7) == string.byte(at_least, 7) then
-    return at_least
+    return at_least, upto
   elseif last and not behind then
     at_least = whole(math.max(number(last) + 1, number(at_least)))
+    upto = more and whole(at_least + more) or at_least
   end
-  call('SET', fence_key, at_least, 'PX', ARGV[4])
-  return at_least
+  call('SET', fence_key, upto, 'PX', ARGV[4])
+  return at_least, upto
 end

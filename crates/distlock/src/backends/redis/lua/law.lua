@@ -20,6 +20,34 @@ local SLICE = 500 -- unpack breaks at about 8000
 
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
 
+local function lines(text)
+  local parts = {}
+  for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
+    parts[#parts + 1] = part
+  end
+  return parts
+end
+
+-- What a text of ours says; nothing if it is not ours. Foreign values may look like anything.
+local function read_exclusive(text, ends)
+  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
+  local p = rest and lines(rest)
+  if not p or #p ~= 8 or #fence > 16 then
+    return nil
+  end
+  local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
+  local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
+    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+$')
+  if not ours then
+    return nil
+  end
+  return {
+    kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
+    order = p[3], client = p[4], group = p[5], reentry = p[6], capacity = number(p[7]),
+    weight = number(p[7]), since = number(p[8]), exclusive = true, ends = ends,
+  }
+end
+
 -- Every answer begins with the claim it is for, so that an answer to somebody else's question is
 -- never mistaken for one's own.
 local function reply(...)

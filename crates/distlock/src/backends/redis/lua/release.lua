@@ -1,6 +1,7 @@
 -- Gives up a claim, or breaks a hold, and admits whoever is next.
 --
--- Returns the claim id if the claim held until now, or that and 'waiting' | 'gone'.
+-- Returns the claim id if the claim held until now, or that and 'waiting' | 'gone'. See also
+-- release_next.lua.
 
 local broken, keep, grave = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
 broken, keep, grave = number(broken), number(keep) or 0, number(grave) or 0

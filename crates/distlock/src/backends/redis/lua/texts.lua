@@ -13,34 +13,6 @@ local client, push_verb, push_channel = ARGV[2], string.match(ARGV[3], '^(%u+) (
 local now_us, now, max = number(now_us_text), number(now_text), math.max
 local SLACK = 60000
 
-local function lines(text)
-  local parts = {}
-  for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
-    parts[#parts + 1] = part
-  end
-  return parts
-end
-
--- What a text of ours says; nothing if it is not ours. Foreign values may look like anything.
-local function read_exclusive(text, ends)
-  local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
-  local p = rest and lines(rest)
-  if not p or #p ~= 8 or #fence > 16 then
-    return nil
-  end
-  local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
-  local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+$')
-  if not ours then
-    return nil
-  end
-  return {
-    kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
-    order = p[3], client = p[4], group = p[5], reentry = p[6], capacity = number(p[7]),
-    weight = number(p[7]), since = number(p[8]), exclusive = true, ends = ends,
-  }
-end
-
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
 -- whoever comes by in time removes it piece by piece, with all that belongs to it.
 local function outlive(key, until_)

@@ -1,0 +1,49 @@
+//! Letting go, which may let somebody else in.
+//!
+//! Another client hears of its grant by a push, this one by the answer to the release: a message
+//! less, and whoever let go and whoever is next go on side by side.
+
+use distlock_core::{Fault, How, Outcome, Push, Target};
+use redis::Cmd;
+
+use super::link::Link;
+use super::script::RELEASE;
+use super::{Inner, wire};
+
+/// A call whose answer may be news to somebody who waits. If it is dropped before, whoever waits
+/// asks. If it fails, so does its connection, after which they ask anyway.
+pub(super) struct Unheard<'a>(Option<&'a Link>);
+
+impl<'a> Unheard<'a> {
+    pub(super) fn new(link: &'a Link) -> Self {
+        Self(Some(link))
+    }
+
+    pub(super) fn heard(mut self, news: Option<Push>) {
+        if let (Some(link), Some(news)) = (self.0.take(), news) {
+            link.tell(news);
+        }
+    }
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.0 {
+            link.tell(Push::Interrupted);
+        }
+    }
+}
+
+impl Inner {
+    /// Gives up by a call of its own.
+    pub(super) async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+        let (key, id) = (target.key(), wire::released_id(target));
+        let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
+        let unheard = Unheard::new(&self.link);
+        let answer = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await;
+        let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
+        let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
+        unheard.heard(news);
+        outcome
+    }
+}

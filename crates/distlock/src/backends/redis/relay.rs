@@ -1,0 +1,235 @@
+//! Whoever lets go of a key takes somebody along who asks for it at that moment: one call for both.
+//!
+//! Where many want one key, a hand-over is a release and, from whoever held it before, the next ask.
+//! Mostly the two come at the same moment, because the answer to that one and the grant to this one
+//! arrive together. So whoever asks for such a key lets all others go first and is on offer meanwhile.
+//!
+//! Only the usual case goes this way, see relay.lua. Otherwise both go by themselves.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use distlock_core::{Answer, Ask, Busy, Claim, Fault, Holder, Key, Label, Outcome, Push};
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
+
+use super::faults::{ends_connection, fault};
+use super::leave::Unheard;
+use super::script::RELAY;
+use super::{Inner, wire};
+use crate::sync::lock;
+
+/// Those who would go along, by key.
+#[derive(Debug, Default)]
+pub(super) struct Riders {
+    on_offer: Mutex<HashMap<Key, Vec<Rider>>>,
+}
+
+/// Somebody who asks, and where he hears the answer; none if he has to go by himself.
+#[derive(Debug)]
+struct Rider {
+    ask: Ask,
+    reply: oneshot::Sender<Result<Option<Answer>, Fault>>,
+}
+
+impl Riders {
+    fn offer(&self, rider: Rider) {
+        lock(&self.on_offer).entry(rider.ask.claim.key.clone()).or_default().push(rider);
+    }
+
+    /// The first who would go along, if he still wants to.
+    fn take(&self, key: &Key) -> Option<Rider> {
+        self.remove(key, |_| true).filter(|rider| !rider.reply.is_closed())
+    }
+
+    /// Nobody takes this one along from now on. False if somebody has.
+    fn withdraw(&self, claim: &Claim) -> bool {
+        self.remove(&claim.key, |rider| rider.ask.claim.id == claim.id).is_some()
+    }
+
+    fn remove(&self, key: &Key, which: impl Fn(&Rider) -> bool) -> Option<Rider> {
+        let mut on_offer = lock(&self.on_offer);
+        let riders = on_offer.get_mut(key)?;
+        let removed = riders.iter().position(which).map(|place| riders.remove(place));
+        if riders.is_empty() {
+            on_offer.remove(key);
+        }
+        removed
+    }
+}
+
+/// Somebody is on offer until this is dropped.
+struct Offer<'a> {
+    riders: &'a Riders,
+    claim: &'a Claim,
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        self.riders.withdraw(self.claim);
+    }
+}
+
+impl Inner {
+    /// Lets all others go first, and goes along if one of them lets go of the key. None if nobody
+    /// did, or it came to nothing: then the ask goes by itself.
+    pub(super) async fn ride(&self, ask: &Ask) -> Result<Option<Answer>, Fault> {
+        let may_ride = ask.wait.is_some() && ask.reentry.is_none();
+        if !may_ride || self.namespace.fence_of_all().is_none() {
+            tokio::task::yield_now().await;
+            return Ok(None);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.riders.offer(Rider { ask: ask.clone(), reply });
+        let offer = Offer { riders: &self.riders, claim: &ask.claim };
+        tokio::task::yield_now().await;
+        if self.riders.withdraw(offer.claim) {
+            return Ok(None);
+        }
+        let answer = tokio::time::timeout(self.link.patience(), answer).await;
+        let answer = answer.map_err(|elapsed| Fault::transient("acquire", elapsed))?;
+        answer
+            .map_err(|_| Fault::transient("acquire", "the call that it went with was given up"))?
+    }
+
+    /// Lets go and takes somebody along. None if nobody is on offer, or it came to nothing: then the
+    /// release goes by itself.
+    pub(super) async fn relay(&self, released: &Claim) -> Result<Option<Outcome>, Fault> {
+        let Some(Rider { ask, reply }) = self.riders.take(&released.key) else { return Ok(None) };
+        let unheard = Unheard::new(&self.link);
+        let (outcome, answer, news) = match self.call_for_both(released, &ask).await {
+            Ok(Some(Relayed { answer, news })) => {
+                (Ok(Some(Outcome::WasHeld)), Ok(Some(answer)), news)
+            }
+            Ok(None) => (Ok(None), Ok(None), None),
+            Err(fault) => (Err(fault.clone()), Err(fault), None),
+        };
+        unheard.heard(news);
+        // Whoever has left meanwhile is cleaned up after as usual.
+        let _ = reply.send(answer);
+        outcome
+    }
+
+    async fn call_for_both(&self, released: &Claim, ask: &Ask) -> Result<Option<Relayed>, Fault> {
+        let (id, asker) = (released.id.reveal(), ask.claim.id.reveal());
+        let rest = |cmd: &mut Cmd| {
+            wire::add_ask(cmd, ask, &self.client);
+            cmd.arg(&asker);
+        };
+        let span = ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place));
+        match self.try_law("relay", &RELAY, (&released.key, &id), span, &rest).await? {
+            Ok(value) => self.read(relayed(&id, &asker, &value)),
+            Err(error) if ends_connection(&error) => Err(fault("relay", error)),
+            // The server would not do it for both. Each hears for himself why.
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// What came of a call for both.
+#[derive(Debug, PartialEq)]
+struct Relayed {
+    /// To the one who asked. The other one held until then.
+    answer: Answer,
+    /// What somebody who waited is to be told.
+    news: Option<Push>,
+}
+
+/// What relay.lua answers; none if it left everything alone.
+fn relayed(released: &str, asker: &str, value: &Value) -> Result<Option<Relayed>, Fault> {
+    let text = wire::as_str(value)?;
+    let read = match text.strip_prefix(released) {
+        Some("") => Some(None),
+        Some(rest) => read(asker, &mut rest.split('\n').skip(1)).map(Some),
+        None => None,
+    };
+    read.ok_or_else(|| wire::garbled(value))
+}
+
+fn read<'a>(asker: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Relayed> {
+    if lines.next()? != asker {
+        return None;
+    }
+    match lines.next()? {
+        "granted" => {
+            let fence = lines.next()?.parse().ok()?;
+            Some(Relayed { answer: Answer::Granted { fence }, news: None })
+        }
+        "busy" => {
+            let ticket = Some(lines.next()?.parse().ok()?);
+            let (ahead, left) = (lines.next()?.parse().ok()?, wire::span(lines.next()?)?);
+            let holder = Some(entered(lines, left)?);
+            let answer = Answer::Busy(Busy { ticket, ahead, retry_after: left, holder });
+            Some(Relayed { answer, news: wire::push(lines.next()?) })
+        }
+        _ => None,
+    }
+}
+
+/// Somebody who holds from this moment on: a fence, and the lines of [`wire::ask_text`].
+fn entered<'a>(
+    lines: &mut impl Iterator<Item = &'a str>,
+    expires_in: Option<Duration>,
+) -> Option<Holder> {
+    let fence = lines.next()?.parse().ok()?;
+    let (owner, reason, _order, _client) =
+        (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
+    let (group, _reentry, capacity) = (lines.next()?, lines.next()?, lines.next()?);
+    Some(Holder {
+        owner: Label::new("owner", owner).ok()?,
+        reason: Label::new("reason", reason).ok(),
+        fence,
+        weight: capacity.parse().ok()?,
+        exclusive: true,
+        group: Label::new("group", group).ok(),
+        held_for: Duration::ZERO,
+        expires_in,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASED: &str = "0123456789abcdef0123456789abcdef";
+    const ASKER: &str = "123456789abcdef0123456789abcdef0";
+    const NEXT: &str = "23456789abcdef0123456789abcdef01";
+
+    fn answered(lines: &[&str]) -> Result<Option<Relayed>, Fault> {
+        relayed(RELEASED, ASKER, &Value::BulkString(lines.join("\n").into()))
+    }
+
+    #[test]
+    fn both_hear_what_came_of_it() {
+        assert_eq!(answered(&[RELEASED]).unwrap(), None);
+        let granted = answered(&[RELEASED, ASKER, "granted", "7"]).unwrap().unwrap();
+        assert_eq!(granted, Relayed { answer: Answer::Granted { fence: 7 }, news: None });
+        let news = format!("granted {NEXT} 8 9");
+        let head = [RELEASED, ASKER, "busy", "10", "3", "5000", "9"];
+        let ask = ["me", "why", "0", "client", "", "", "1"];
+        let busy = answered(&[&head[..], &ask[..], &[&news]].concat()).unwrap().unwrap();
+        let Answer::Busy(Busy { ticket: Some(10), ahead: 3, holder: Some(holder), .. }) =
+            busy.answer
+        else {
+            panic!("{busy:?}")
+        };
+        assert_eq!((holder.owner.as_str(), holder.fence, holder.weight), ("me", 9, 1));
+        assert!(matches!(busy.news, Some(Push::Granted { ticket: 8, fence: 9, .. })));
+        let elsewhere = answered(&[&head[..], &ask[..], &[""]].concat()).unwrap().unwrap();
+        assert_eq!(elsewhere.news, None, "another client was told by the server");
+    }
+
+    #[test]
+    fn an_answer_to_somebody_else_is_a_fault() {
+        for lines in [
+            &[ASKER][..],
+            &[RELEASED, NEXT, "granted", "7"],
+            &[RELEASED, ASKER],
+            &[RELEASED, ASKER, "granted"],
+            &[RELEASED, ASKER, "busy", "10", "3", "5000", "9", "me"],
+        ] {
+            assert!(answered(lines).is_err(), "{lines:?}");
+        }
+    }
+}

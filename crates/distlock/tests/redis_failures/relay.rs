@@ -1,0 +1,103 @@
+//! Hand-overs within one process: one call for who leaves and who comes, and the answer is the news.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use distlock_testkit::Rng;
+use distlock_testkit::servers::{Flow, RedisServer};
+use futures_util::future::join_all;
+
+use crate::network::scripts_run;
+use crate::support::*;
+
+/// On one thread, so that how much goes together does not depend on the machine.
+#[tokio::test]
+async fn where_many_want_one_key_a_hand_over_is_one_call() {
+    const TASKS: u64 = 8;
+    const ROUNDS: u64 = 50;
+    let server = RedisServer::start();
+    let locks = patient(&server.url(), 10_000);
+    lock(&locks).await.release().await.unwrap();
+    let before = scripts_run(&server);
+    let last = Arc::new(AtomicU64::new(0));
+    let tasks = (0..TASKS).map(|_| {
+        let (mutex, last) = (locks.mutex(KEY).unwrap(), Arc::clone(&last));
+        tokio::spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = mutex.lock().await.unwrap();
+                let before = last.swap(guard.fence(), Ordering::SeqCst);
+                assert!(before < guard.fence(), "{before} came before {}", guard.fence());
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for done in join_all(tasks).await {
+        done.unwrap();
+    }
+    let (spent, handed_over) = (scripts_run(&server) - before, TASKS * ROUNDS);
+    println!("{spent} commands for {handed_over} hand-overs");
+    assert!(spent <= handed_over * 5 / 4, "{spent} commands for {handed_over} hand-overs");
+    nothing_left(&server, ms(2000)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f22_a_waiter_wakes_though_nobody_hears_the_answer_that_lets_it_in() {
+    let (server, proxy) = behind_proxy();
+    // Heartbeats are far apart.
+    let far = |o: distlock::Options| o.ttl(ms(60_000)).place(ms(60_000));
+    let locks = patient(&proxy.url(), 10_000).configure(far).unwrap();
+    // The server knows the scripts from then on.
+    lock(&locks).await.release().await.unwrap();
+    let held = lock(&locks).await;
+    let next = wait(&locks);
+    queued(&locks, 1).await;
+    proxy.replies(Flow::Hold);
+    let released = tokio::time::timeout(ms(100), held.release()).await;
+    assert!(released.is_err(), "the answer came through");
+    until("the release arrives", ms(5000), async || number(&server, &["EXISTS", QUEUE]) == 0).await;
+    proxy.replies(Flow::Pass);
+    let healed = Instant::now();
+    let (at, guard) = tokio::time::timeout(ms(10_000), next).await.unwrap().unwrap();
+    assert!(guard.is_held());
+    assert!(at.saturating_duration_since(healed) < ms(5000), "only a heartbeat woke it");
+}
+
+/// The outcome, unless it takes more than so many turns of the runtime.
+async fn within<T>(turns: u64, call: impl Future<Output = T>) -> Option<T> {
+    let too_long = async {
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = call => Some(done),
+        () = too_long => None,
+    }
+}
+
+#[tokio::test]
+async fn those_who_leave_while_they_are_taken_along_leave_nothing_behind() {
+    let server = RedisServer::start();
+    // Leases are long: nothing ends by itself.
+    let locks = patient(&server.url(), 10_000);
+    let tasks = (0..6).map(|task| {
+        let mutex = locks.mutex(KEY).unwrap();
+        tokio::spawn(async move {
+            let (mut rng, mut held) = (Rng::new(task), 0);
+            for _ in 0..200 {
+                let most = if rng.chance(0.5) { 10 } else { 1_000 };
+                let turns = rng.below(most);
+                if let Some(guard) = within(turns, mutex.lock()).await {
+                    held += 1;
+                    let _ = within(rng.below(10), guard.unwrap().release()).await;
+                }
+            }
+            held
+        })
+    });
+    let held: u32 = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
+    println!("held {held} times");
+    nothing_left(&server, ms(10_000)).await;
+}
