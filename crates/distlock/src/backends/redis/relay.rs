@@ -1,8 +1,9 @@
 //! Whoever lets go of a key takes somebody along who asks for it at that moment: one call for both.
 //!
-//! Where many want one key, a hand-over is a release and, from whoever held it before, the next ask.
+//! Where many want one key, a hand-over is a release and the next ask of whoever held it before.
 //! Mostly the two come at the same moment, because the answer to that one and the grant to this one
-//! arrive together. So whoever asks for such a key lets all others go first and is on offer meanwhile.
+//! arrive together. So whoever asks for such a key lets all others go first and is on offer
+//! meanwhile.
 //!
 //! Only the usual case goes this way, see relay.lua. Otherwise both go by themselves.
 
@@ -105,9 +106,10 @@ impl Inner {
             Ok(None) => (Ok(None), Ok(None), None),
             Err(fault) => (Err(fault.clone()), Err(fault), None),
         };
-        unheard.heard(news);
         // Whoever has left meanwhile is cleaned up after as usual.
         let _ = reply.send(answer);
+        // Last, so that it is next: whoever enters is what all others wait for.
+        unheard.heard(news);
         outcome
     }
 

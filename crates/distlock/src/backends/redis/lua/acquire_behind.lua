@@ -23,7 +23,7 @@ if ARGV[8] == '' and ARGV[9] ~= '' then
     local place, most = string.match(ARGV[9], '^(%d+) (%d+)$')
     local ahead = call('ZCARD', queue_x)
     local ticket = ahead < number(most) and next_number(now_us_text)
-    if ticket and join_line(id, ticket, order, number(place)) then
+    if ticket and join_line(id, ticket, number(place)) then
       return id .. '\nbusy\n' .. ticket .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner .. '\n'
         .. reason .. '\n' .. fence .. '\n' .. capacity .. '\n1\n' .. group .. '\n'
         .. whole(now - number(since)) .. '\n' .. left

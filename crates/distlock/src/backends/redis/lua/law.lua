@@ -15,6 +15,7 @@
 --          (see texts.lua); one that is missing is zero.
 -- graves   zset claim -> moment until which it stays dead.
 
+local now_us, max = number(now_us_text), math.max
 local GRAVES_MAX = 10000
 local SLICE = 500 -- unpack breaks at about 8000
 

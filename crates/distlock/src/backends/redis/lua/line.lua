@@ -7,20 +7,22 @@ local function order_of(ask)
   return string.match(ask, '^[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n([^\n]*)\n')
 end
 
--- Takes the place. False if the claim has one already.
-local function join_line(claim, ticket, order, place)
+-- Takes the place. False if the claim has one already. If somebody leaves whose place counts for the
+-- same sum, that is settled with it: then the second answer is true.
+local function join_line(claim, ticket, place, leaving, worth)
   if call('ZADD', queue_x, 'NX', ticket, claim) == 0 then
     return false
   end
-  local capacity = string.match(ARGV[5], '%d+$')
+  local capacity = string.match(ARGV[5], '\n(%d+)$')
   local text = ARGV[5] .. '\n' .. capacity .. '\n' .. now_text .. '\n\n' .. ARGV[7]
-  local sum, number_ = summand(client, claim, ticket)
+  local sum, own = summand(client, claim, ticket)
+  local settled = sum == leaving
   call('ZADD', places, 0, 'c:' .. client .. ':' .. claim)
   if call('ZADD', clients, 'GT', whole(now + place), client) == 1 then
-    call('HSET', details, claim, text, '~o', order, sum, number_)
+    call('HSET', details, claim, text, '~o', order_of(ARGV[5]), sum, own)
   else
     call('HSET', details, claim, text)
-    redis.pcall('HINCRBY', details, sum, number_)
+    redis.pcall('HINCRBY', details, sum, settled and own - worth or own)
   end
   -- A line that somebody keeps alive lasts long enough for most who join it. One that is new has
   -- no end yet, which is -1 here.
@@ -29,5 +31,5 @@ local function join_line(claim, ticket, order, place)
       outlive(key, now + place)
     end
   end
-  return true
+  return true, settled
 end

@@ -15,12 +15,12 @@ local function next_in_line(absent)
   end
 end
 
-local function leave_line(claim, to, ticket)
+-- Its place is given up: what it is worth is taken off its sum, unless that is done already.
+local function leave_line(claim, to, sum, worth)
   call('ZREM', queue_x, claim)
   call('ZREM', places, 'c:' .. to .. ':' .. claim)
   -- Without places a client's heartbeat means nothing here, nor the order without a queue.
-  local sum, number_ = summand(to, claim, ticket)
-  if redis.pcall('HINCRBY', details, sum, -number_) ~= 0 then
+  if not sum or redis.pcall('HINCRBY', details, sum, -worth) ~= 0 then
     call('HDEL', details, claim)
   elseif #places_of('c:' .. to .. ':', 1) > 0 then
     call('HDEL', details, claim, sum)
@@ -39,7 +39,7 @@ end
 -- Tells a client, or returns what it has to be told if it is the one that called. Not on a cluster,
 -- where a call may be made again out of sight, and the answer is then another one.
 local function tell(to, news)
-  if to == client and push_verb ~= 'SPUBLISH' then
+  if to == client and string.sub(ARGV[3], 1, 1) ~= 'S' then
     return news
   end
   push(to, news)

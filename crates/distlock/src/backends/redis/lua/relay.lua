@@ -23,19 +23,20 @@ if not claim then
   return id .. '\n' .. asker .. '\ngranted\n' .. fence
 end
 
-local order = order_of(ask)
 local place, most = string.match(ARGV[9], '^(%d+) (%d+)$')
 local ahead = call('ZCARD', queue_x) - 1
-local usual = claim ~= asker and floor == '' and order == order_of(ARGV[5]) and ahead < number(most)
-if not usual then
+local one_order = ask == ARGV[5] or order_of(ask) == order_of(ARGV[5])
+if claim == asker or floor ~= '' or not one_order or ahead >= number(most) then
   return id
 end
 -- First one joins and then the other leaves, so that the line does not end in between.
 local fence, own = next_number(now_us_text, 1)
-if not join_line(asker, own, order, number(place)) then
+local sum, worth = summand(to, claim, ticket)
+local joined, settled = join_line(asker, own, number(place), sum, worth)
+if not joined then
   return id
 end
-leave_line(claim, to, ticket)
+leave_line(claim, to, not settled and sum, worth)
 local news = tell(to, enter(claim, ask, ticket, ends, fence))
 return id .. '\n' .. asker .. '\nbusy\n' .. own .. '\n' .. ahead .. '\n' .. whole(ends - now)
   .. '\n' .. fence .. '\n' .. ask .. '\n' .. news

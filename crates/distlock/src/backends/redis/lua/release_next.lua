@@ -4,7 +4,7 @@
 if mine then
   local claim, ask, to, floor, ticket, ends = next_in_line()
   if claim then
-    leave_line(claim, to, ticket)
+    leave_line(claim, to, summand(to, claim, ticket))
     local fence = next_number(floor ~= '' and floor or now_us_text)
     return id .. '\n' .. tell(to, enter(claim, ask, ticket, ends, fence))
   end

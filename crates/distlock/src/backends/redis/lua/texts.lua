@@ -9,8 +9,7 @@ if not sharers then
   sharers, queue_x, queue_s = main .. ':s', main .. ':qx', main .. ':qs'
   clients, places = main .. ':c', main .. ':p'
 end
-local client, push_verb, push_channel = ARGV[2], string.match(ARGV[3], '^(%u+) (.*)$')
-local now_us, now, max = number(now_us_text), number(now_text), math.max
+local client, now = ARGV[2], number(now_text)
 local SLACK = 60000
 
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
@@ -24,9 +23,10 @@ local function outlive(key, until_)
 end
 
 local function push(to, text)
-  if push_verb then
+  local verb, channel = string.match(ARGV[3], '^(%u+) (.*)$')
+  if verb then
     -- Denied or not, the grant stands: the waiter's next heartbeat tells.
-    redis.pcall(push_verb, push_channel .. to, text)
+    redis.pcall(verb, channel .. to, text)
   end
 end
 
