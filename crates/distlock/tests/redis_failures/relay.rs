@@ -1,4 +1,4 @@
-//! Hand-overs within one process: one call for who leaves and who comes, and the answer is the news.
+//! Hand-overs within one process: one call for who leaves and who comes, which brings the news.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

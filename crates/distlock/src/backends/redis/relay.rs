@@ -94,8 +94,8 @@ impl Inner {
             .map_err(|_| Fault::transient("acquire", "the call that it went with was given up"))?
     }
 
-    /// Lets go and takes somebody along. None if nobody is on offer, or it came to nothing: then the
-    /// release goes by itself.
+    /// Lets go and takes somebody along. None if nobody is on offer, or it came to nothing: then
+    /// the release goes by itself.
     pub(super) async fn relay(&self, released: &Claim) -> Result<Option<Outcome>, Fault> {
         let Some(Rider { ask, reply }) = self.riders.take(&released.key) else { return Ok(None) };
         let unheard = Unheard::new(&self.link);
