@@ -25,9 +25,6 @@ use super::script::MANY;
 use super::{FENCE_LIFE_MS, Inner, wire};
 use crate::sync::lock;
 
-/// How many calls are under way by themselves before others go together.
-const ALONE_MAX: usize = 1;
-
 /// How many keys, by hash, are remembered as wanted by several.
 const MEMORIES: usize = 1024;
 
@@ -63,12 +60,7 @@ impl Default for Together {
 impl Together {
     /// A call by itself, if few are under way.
     fn alone(&self) -> Option<Flight<'_>> {
-        let mut gate = lock(&self.gate);
-        if gate.flights >= ALONE_MAX {
-            return None;
-        }
-        gate.flights += 1;
-        Some(Flight(self))
+        lock(&self.gate).leave_alone().then(|| Flight(self))
     }
 
     /// What is remembered of a key.
@@ -211,9 +203,8 @@ struct Unheard<'a> {
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         if !self.heard {
-            // Whoever was about to leave may live on a runtime that does not turn: the next who
-            // comes leaves instead.
-            lock(&self.together.gate).boarding = false;
+            // Whoever was about to leave may live on a runtime that does not turn.
+            lock(&self.together.gate).rely_on_nobody();
         }
     }
 }
@@ -223,7 +214,7 @@ struct Flight<'a>(&'a Together);
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        lock(&self.0.gate).flights -= 1;
+        lock(&self.0.gate).land_alone();
     }
 }
 
@@ -243,16 +234,12 @@ impl Slot {
     /// Those who leave now; if there are none, the slot is free.
     fn board(&mut self) -> Option<Cabin> {
         let mut gate = lock(&self.inner.together.gate);
-        gate.boarding = false;
-        gate.seated -= std::mem::take(&mut self.seated);
-        let cabin = gate.board();
+        let cabin = gate.board(self.seated);
+        self.seated = cabin.len();
         if cabin.len() == 0 {
-            gate.flights -= 1;
             self.free = true;
             return None;
         }
-        self.seated = cabin.len();
-        gate.seated += self.seated;
         if gate.call() {
             drop(gate);
             tokio::spawn(fly_on(Slot::new(&self.inner)));
@@ -263,7 +250,7 @@ impl Slot {
     /// Nobody is going to send what waits: all hear of it and may ask again.
     fn give_up(&self, fault: &Fault) {
         loop {
-            let cabin = lock(&self.inner.together.gate).board();
+            let cabin = lock(&self.inner.together.gate).fill_cabin();
             if cabin.len() == 0 {
                 return;
             }
@@ -275,12 +262,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.free {
-            {
-                let mut gate = lock(&self.inner.together.gate);
-                gate.flights -= 1;
-                gate.seated -= self.seated;
-                gate.boarding = false;
-            }
+            lock(&self.inner.together.gate).land(self.seated);
             // Only then: whoever comes from now on does not rely on this one any more.
             self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
         }

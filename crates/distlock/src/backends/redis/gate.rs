@@ -8,6 +8,9 @@ use tokio::sync::oneshot;
 
 use super::wire;
 
+/// How many calls are under way by themselves before others go together.
+const ALONE_MAX: usize = 1;
+
 /// How many calls are under way before others wait for one to come back. More than go by
 /// themselves, so that somebody is always there to send those who wait.
 const FLIGHTS_MAX: usize = 16;
@@ -24,13 +27,13 @@ const SMALL_FLIGHTS_MAX: usize = 4;
 /// Who waits, and how many calls are under way.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    pub(super) flights: usize,
+    flights: usize,
     /// Who is under way with others.
-    pub(super) seated: usize,
+    seated: usize,
     asks: VecDeque<Passenger<AskText>>,
     releases: VecDeque<Passenger<()>>,
     /// Somebody is about to leave and takes along whoever comes until then.
-    pub(super) boarding: bool,
+    boarding: bool,
 }
 
 /// Where somebody hears a number, or none if the key is not the usual case.
@@ -59,6 +62,18 @@ pub(super) enum Seat {
 }
 
 impl Gate {
+    /// True if a call goes by itself now, because few are under way. It has to land.
+    pub(super) fn leave_alone(&mut self) -> bool {
+        let leaves = self.flights < ALONE_MAX;
+        self.flights += usize::from(leaves);
+        leaves
+    }
+
+    /// A call that went by itself is over.
+    pub(super) fn land_alone(&mut self) {
+        self.flights -= 1;
+    }
+
     /// Somebody waits from now on. True if somebody has to send him.
     pub(super) fn wait(&mut self, seat: Seat) -> bool {
         match seat {
@@ -68,7 +83,7 @@ impl Gate {
         self.call()
     }
 
-    /// True if a call is to leave from now on.
+    /// True if a call is to leave from now on. It has to land.
     pub(super) fn call(&mut self) -> bool {
         let leaves = !self.boarding && self.may_leave();
         if leaves {
@@ -78,8 +93,30 @@ impl Gate {
         leaves
     }
 
+    /// Those who go into a call, whose last passengers are back. If there are none, it has landed.
+    pub(super) fn board(&mut self, back: usize) -> Cabin {
+        self.boarding = false;
+        self.seated -= back;
+        let cabin = self.fill_cabin();
+        self.seated += cabin.len();
+        self.flights -= usize::from(cabin.len() == 0);
+        cabin
+    }
+
+    /// A call is over without having boarded again.
+    pub(super) fn land(&mut self, seated: usize) {
+        self.flights -= 1;
+        self.seated -= seated;
+        self.boarding = false;
+    }
+
+    /// Whoever was about to leave may never do: the next who comes leaves instead.
+    pub(super) fn rely_on_nobody(&mut self) {
+        self.boarding = false;
+    }
+
     /// Those who go into one call, first those who let go. Whoever has left meanwhile stays out.
-    pub(super) fn board(&mut self) -> Cabin {
+    pub(super) fn fill_cabin(&mut self) -> Cabin {
         let all = self.seated + self.asks.len() + self.releases.len();
         let seats = all.div_ceil(2).clamp(SEATS_MIN, SEATS_MAX);
         let releases = board(&mut self.releases, seats, |_, _| true);
