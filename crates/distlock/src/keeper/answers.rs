@@ -53,14 +53,14 @@ impl Table {
         let settings = &*lease.settings;
         match (asked, answer) {
             (Asked::Ttl, Ok(Standing::Held { .. })) => {
-                let margin = hold.valid_until().unwrap_or(now).since(now);
+                let before = hold.valid_until().unwrap_or(now);
                 if !hold.extend(settings.validity.until(sent_at, settings.ttl), now) {
                     // Confirmed too late: our own clock has ended the hold, and lost is final.
                     return self.lose(slot, Reason::Expired, effects);
                 }
                 lease.confirmed(sent_at);
                 hold.set_failing(false);
-                effects.renewed(hold, margin);
+                effects.renewed(hold, before.since(now));
             }
             // A last heartbeat from the time of waiting: it asked for a place, not for a ttl.
             (Asked::Place, Ok(Standing::Held { .. })) => {
@@ -95,10 +95,10 @@ impl Table {
         now: Moment,
         answer: Result<Standing, Fault>,
     ) {
-        let Some(Entry { kind: Kind::Waiting(waiter), claim }) = self.entries.get_mut(slot) else {
+        let Some(Entry { kind: Kind::Waiting(waiter), id, .. }) = self.entries.get_mut(slot) else {
             return;
         };
-        let (id, place) = (claim.id, &mut waiter.place);
+        let (id, place) = (*id, &mut waiter.place);
         let verdict = match answer {
             Ok(Standing::Waiting(standing)) => {
                 if standing.ticket >= place.ticket {

@@ -38,7 +38,7 @@ use self::leaving::Leaving;
 use self::place::Place;
 use self::plan::{Effect, Effects};
 pub(crate) use self::plan::{LastFault, Verdict};
-use self::table::{Kind, Table, Waiter};
+use self::table::{Entry, Kind, Table, Waiter};
 use self::task::Heir;
 use crate::engine::Grant;
 #[cfg(feature = "metrics")]
@@ -367,8 +367,8 @@ impl Keeper {
 
     fn undrained(&self, elapsed: tokio::time::error::Elapsed) -> Error {
         let source = Fault::transient("release everything in time", elapsed);
-        match self.table().entries().next() {
-            Some(entry) => Error::ReleaseUncertain { key: entry.claim.key.clone(), source },
+        match self.table().entries().next().and_then(Entry::key) {
+            Some(key) => Error::ReleaseUncertain { key: key.clone(), source },
             None => Error::Backend(source),
         }
     }
@@ -433,7 +433,7 @@ impl Drop for Asking {
     }
 }
 
-fn held(entry: &table::Entry) -> Option<Arc<Hold>> {
+fn held(entry: &Entry) -> Option<Arc<Hold>> {
     match &entry.kind {
         Kind::Held { hold, .. } => Some(Arc::clone(hold)),
         Kind::Waiting(_) | Kind::Leaving(_) => None,

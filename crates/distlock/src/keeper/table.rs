@@ -10,10 +10,11 @@ use tokio::sync::oneshot;
 
 use super::callers::Callers;
 use super::hold::Hold;
+use super::latch::End;
 use super::lease::{Due, Lease};
 use super::leaving::Leaving;
 use super::place::Place;
-use super::plan::{Effect, Effects, LastFault, Plan, Verdict};
+use super::plan::{Batch, Effect, Effects, LastFault, Plan, RENEWALS_MAX, Verdict};
 use super::timers::{Slot, Timers};
 use crate::Reason;
 
@@ -30,8 +31,20 @@ const NEVER: Moment = Moment::from_micros(u64::MAX);
 /// A claim in hand.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pub(super) claim: Claim,
+    pub(super) id: ClaimId,
+    /// None while it is lent to the renewal of a hold, which knows its key as well. To count the
+    /// owners of ten thousand keys up and down would take longer than to send them.
+    key: Option<Key>,
     pub(super) kind: Kind,
+}
+
+impl Entry {
+    pub(super) fn key(&self) -> Option<&Key> {
+        match &self.kind {
+            Kind::Held { hold, .. } => Some(&hold.claim.key),
+            Kind::Waiting(_) | Kind::Leaving(_) => self.key.as_ref(),
+        }
+    }
 }
 
 /// What a claim in hand is doing.
@@ -67,6 +80,9 @@ impl Waiter {
         }
     }
 }
+
+/// Until when a claim that is held is valid, or how it has ended.
+type State = Option<Result<Moment, End>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -107,7 +123,7 @@ impl Table {
         };
         self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
         let id = claim.id;
-        let slot = self.entries.insert(Entry { claim, kind });
+        let slot = self.entries.insert(Entry { id, key: Some(claim.key), kind });
         self.slots.insert(id, slot);
         self.timers.set(slot, at);
     }
@@ -125,7 +141,7 @@ impl Table {
     /// Where a claim is that was there when it was sent. Most still are.
     pub(super) fn slot_from(&self, id: &ClaimId, there: Slot) -> Option<Slot> {
         match self.entries.get(there) {
-            Some(entry) if entry.claim.id == *id => Some(there),
+            Some(entry) if entry.id == *id => Some(there),
             _ => self.slot(id),
         }
     }
@@ -149,7 +165,7 @@ impl Table {
     pub(super) fn remove_waiters(&mut self) -> Vec<Waiter> {
         let waiting = |entry: &Entry| matches!(entry.kind, Kind::Waiting(_));
         let waiting = self.entries().filter(|entry| waiting(entry));
-        let ids: Vec<_> = waiting.map(|entry| entry.claim.id).collect();
+        let ids: Vec<_> = waiting.map(|entry| entry.id).collect();
         ids.iter().filter_map(|id| self.take_waiter(id)).collect()
     }
 
@@ -176,8 +192,13 @@ impl Table {
     /// Everything that is due at `now`.
     pub(super) fn plan(&mut self, now: Moment, nap: Duration, busy: bool) -> Plan {
         let mut plan = Plan { made_at: now, ..Plan::default() };
-        for slot in self.timers.take_due(now) {
-            self.serve(slot, now, &mut plan);
+        for some in self.timers.take_due(now).chunks(RENEWALS_MAX) {
+            // Holds lie all over the memory: to look at many of them without doing anything else
+            // takes hardly longer than to look at one.
+            let states: Vec<_> = some.iter().map(|slot| self.state(*slot)).collect();
+            for (slot, state) in some.iter().zip(states) {
+                self.serve(*slot, state, now, &mut plan);
+            }
         }
         if !plan.renewals.is_empty() || !plan.heartbeats.is_empty() {
             self.join_others(now, &mut plan);
@@ -211,9 +232,10 @@ impl Table {
             Entry { kind: Kind::Held { lease, .. }, .. } => {
                 !plan.renewals.is_empty() && lease.can_join(now)
             }
-            Entry { kind: Kind::Waiting(Waiter { place, .. }), claim } => {
+            Entry { kind: Kind::Waiting(Waiter { place, .. }), key, .. } => {
                 let soon = !plan.heartbeats.is_empty() && place.can_join(now);
-                soon || place.can_join_its_key(now) && keys.contains(&claim.key)
+                let beats = |key: &Key| keys.contains(key);
+                soon || place.can_join_its_key(now) && key.as_ref().is_some_and(beats)
             }
             Entry { kind: Kind::Leaving(_), .. } => false,
         };
@@ -228,24 +250,31 @@ impl Table {
     fn keys_that_beat(&self, now: Moment, plan: &Plan) -> (HashSet<Key>, Duration) {
         let (mut keys, mut longest) = (HashSet::new(), Duration::ZERO);
         for (_, (slot, _)) in &plan.heartbeats {
-            if let Some(Entry { kind: Kind::Waiting(waiter), claim }) = self.entries.get(*slot)
+            if let Some(Entry { kind: Kind::Waiting(waiter), key, .. }) = self.entries.get(*slot)
                 && waiter.place.beats(now)
             {
-                keys.insert(claim.key.clone());
+                keys.extend(key.clone());
                 longest = longest.max(waiter.place.interval());
             }
         }
         (keys, longest)
     }
 
+    fn state(&self, slot: Slot) -> State {
+        match &self.entries.get(slot)?.kind {
+            Kind::Held { hold, .. } => Some(hold.valid_until()),
+            Kind::Waiting(_) | Kind::Leaving(_) => None,
+        }
+    }
+
     /// A claim's timer has run out: does what is due for it and sets the next timer.
-    fn serve(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
+    fn serve(&mut self, slot: Slot, state: State, now: Moment, plan: &mut Plan) {
         let Some(entry) = self.entries.get(slot) else { return };
         let due = match &entry.kind {
-            Kind::Held { hold, lease, .. } => match hold.valid_until() {
-                Ok(until) => lease.due(now, until),
-                Err(_) => {
-                    let id = entry.claim.id;
+            Kind::Held { lease, .. } => match state {
+                Some(Ok(until)) => lease.due(now, until),
+                _ => {
+                    let id = entry.id;
                     self.remove(&id);
                     return;
                 }
@@ -263,7 +292,12 @@ impl Table {
     /// Sends what keeps a claim alive, or lets go of it.
     fn send(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
-        let claim = entry.claim.clone();
+        let key = match &entry.kind {
+            Kind::Held { hold, .. } => entry.key.take().or_else(|| Some(hold.claim.key.clone())),
+            Kind::Waiting(_) | Kind::Leaving(_) => entry.key.clone(),
+        };
+        let Some(key) = key else { return };
+        let claim = Claim::new(key, entry.id);
         let next = match &mut entry.kind {
             Kind::Held { hold, lease, weight, .. } => {
                 let until = hold.valid_until().unwrap_or(now);
@@ -293,8 +327,20 @@ impl Table {
         self.set_timer(slot, next);
     }
 
+    /// A call is over: the claims that are still there get their keys back.
+    pub(super) fn take_back(&mut self, batch: Batch) {
+        for (renewal, (slot, _)) in batch.renewals.into_iter().zip(batch.senders) {
+            match self.entries.get_mut(slot) {
+                Some(entry) if entry.id == renewal.claim.id => {
+                    entry.key.get_or_insert(renewal.claim.key);
+                }
+                _ => {}
+            }
+        }
+    }
+
     pub(super) fn lose(&mut self, slot: Slot, reason: Reason, effects: &mut Effects) {
-        let Some(id) = self.entries.get(slot).map(|entry| entry.claim.id) else { return };
+        let Some(id) = self.entries.get(slot).map(|entry| entry.id) else { return };
         if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&id) {
             effects.push(Effect::Lost(hold, reason));
         }

@@ -1,11 +1,14 @@
 //! The one background task: does what the table says is due, and tells it what came back.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use distlock_core::{Claim, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
+use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Id;
@@ -127,30 +130,53 @@ fn chunks_by_key(all: Vec<(Renewal, Sender)>, most: usize) -> impl Iterator<Item
 async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment) {
     let mut silent = Silent::new(&batch.senders);
     let call = Call { keeper: &keeper, batch: &batch, asked, sent_at };
-    let mut answers = keeper.backend.renew(&batch.renewals).ready_chunks(RENEWALS_MAX);
+    let mut answers = keeper.backend.renew(&batch.renewals).fuse();
+    let mut told = Vec::with_capacity(batch.renewals.len().min(RENEWALS_MAX));
     loop {
         // With nobody left to be impatient, late answers are still waited for: they count from when
         // they were asked for, and a driver that gives up by itself knows why.
         let first = silent.first();
         let soonest = first.map_or(LATE_ANSWER_MAX, |(patience, _)| patience);
         let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
-        match (tokio::time::timeout(left, answers.next()).await, first) {
-            (Ok(Some(chunk)), _) => {
-                chunk.iter().for_each(|(index, _)| silent.heard(*index));
-                call.report(chunk);
+        match (tokio::time::timeout(left, some_of(&mut answers, &mut told)).await, first) {
+            (Ok(true), _) => {
+                told.iter().for_each(|(index, _)| silent.heard(*index));
+                call.report(told.drain(..));
             }
-            (Ok(None), _) | (Err(_), None) => break,
+            (Ok(false), _) | (Err(_), None) => break,
             (Err(_), Some((_, index))) => {
                 silent.heard(index);
-                call.report(vec![(index, Err(Fault::transient("renew in time", "no answer")))]);
+                call.report([(index, Err(Fault::transient("renew in time", "no answer")))]);
             }
         }
     }
     let why = "the backend did not answer for this claim";
     while let Some((_, index)) = silent.first() {
         silent.heard(index);
-        call.report(vec![(index, Err(Fault::transient("renew", why)))]);
+        call.report([(index, Err(Fault::transient("renew", why)))]);
     }
+    drop(answers);
+    if asked == Asked::Ttl {
+        keeper.table().take_back(batch);
+    }
+}
+
+type Told = (usize, Result<Standing, Fault>);
+
+/// Waits for an answer and takes all that are there with it. False after the last.
+async fn some_of(answers: &mut (impl Stream<Item = Told> + Unpin), told: &mut Vec<Told>) -> bool {
+    poll_fn(|context| {
+        while told.len() < RENEWALS_MAX {
+            match answers.poll_next_unpin(context) {
+                Poll::Ready(Some(answer)) => told.push(answer),
+                Poll::Ready(None) => break,
+                Poll::Pending if told.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(!told.is_empty())
+    })
+    .await
 }
 
 /// A batch that was sent, later than `sent_at`.
@@ -162,7 +188,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn report(&self, answers: Vec<(usize, Result<Standing, Fault>)>) {
+    fn report(&self, answers: impl IntoIterator<Item = Told>) {
         let (keeper, now) = (self.keeper, self.keeper.clock.now());
         let listened = keeper.observer.is_listened_to();
         let quiet = !listened && !cfg!(feature = "metrics");
