@@ -78,12 +78,12 @@ impl Plan {
     /// Adds the renewal of a hold to the last call, or to another if that is full.
     pub(super) fn renew(&mut self, renewal: Renewal, sender: Sender) {
         match self.renewals.last_mut() {
-            Some(batch) if batch.renewals.len() < RENEWALS_MAX => batch.extend([(renewal, sender)]),
+            Some(batch) if batch.renewals.len() < RENEWALS_MAX => batch.push(renewal, sender),
             last => {
                 // Where one call was full, the next is likely to be.
                 let room = if last.is_some() { RENEWALS_MAX } else { 1 };
                 let mut batch = Batch::with_room(room);
-                batch.extend([(renewal, sender)]);
+                batch.push(renewal, sender);
                 self.renewals.push(batch);
             }
         }
@@ -105,13 +105,17 @@ impl Batch {
     fn with_room(room: usize) -> Self {
         Self { renewals: Vec::with_capacity(room), senders: Vec::with_capacity(room) }
     }
+
+    fn push(&mut self, renewal: Renewal, sender: Sender) {
+        self.renewals.push(renewal);
+        self.senders.push(sender);
+    }
 }
 
 impl Extend<(Renewal, Sender)> for Batch {
     fn extend<I: IntoIterator<Item = (Renewal, Sender)>>(&mut self, more: I) {
         for (renewal, sender) in more {
-            self.renewals.push(renewal);
-            self.senders.push(sender);
+            self.push(renewal, sender);
         }
     }
 }

@@ -1,12 +1,13 @@
-//! F-64: crowds that died.
+//! F-64: crowds that died, and crowds that are kept alive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use distlock::backends::Redis;
 use distlock::{ClaimId, Key, Label, Locks, Order};
-use distlock_core::{Ask, Backend, CAPACITY_MAX, Claim, Wait};
+use distlock_core::{Answer, Ask, Backend, CAPACITY_MAX, Claim, Renewal, Standing, Wait};
 use distlock_testkit::servers::RedisServer;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 use crate::support::*;
@@ -77,4 +78,49 @@ async fn f64_the_next_acquire_passes_twenty_thousand_dead_waiters() {
     println!("acquired past {CROWD} dead waiters in {:?}", began.elapsed());
     guard.release().await.unwrap();
     nothing_left(&server, ms(1000)).await;
+}
+
+/// Many scripts in one message: each claim gets its own answer and its own span, also when the
+/// server has forgotten the script, and whoever is gone or shares its key costs no other.
+#[tokio::test]
+async fn a_large_batch_of_all_kinds_is_answered_one_by_one() {
+    let server = RedisServer::start();
+    let store = Redis::open(&server.url()).unwrap();
+    let (mut batch, mut fences) = (Vec::new(), Vec::new());
+    for number in 0..250 {
+        let key = Key::new(format!("held-{number}")).unwrap();
+        let claim = Claim { key, id: ClaimId::random().unwrap() };
+        let mut ask = Ask::new(claim.clone(), Label::new("owner", "crowd").unwrap(), ms(10_000));
+        if number % 50 == 7 {
+            (ask.weight, ask.capacity) = (1, CAPACITY_MAX);
+        }
+        let Answer::Granted { fence } = store.acquire(&ask).await.unwrap() else { panic!() };
+        fences.push(fence);
+        batch.push(Renewal::hold(claim, ms(100_000 * (1 + number as u64 % 3))));
+    }
+    let gone = [3, 120, 249];
+    for number in gone {
+        server.command(&["DEL", &format!("distlock:{{held-{number}}}")]);
+    }
+    for forgotten in [true, false] {
+        if forgotten {
+            server.command(&["SCRIPT", "FLUSH"]);
+        }
+        let mut answers: Vec<_> = store.renew(&batch).collect().await;
+        answers.sort_by_key(|(index, _)| *index);
+        assert_eq!(answers.len(), batch.len());
+        for (number, (index, answer)) in answers.into_iter().enumerate() {
+            assert_eq!(number, index);
+            let expected = match gone.contains(&number) {
+                true => Standing::Gone,
+                false => Standing::Held { fence: fences[number] },
+            };
+            assert_eq!(answer.unwrap(), expected, "{number}");
+        }
+    }
+    for at in (0..250).filter(|number| !gone.contains(number)) {
+        let left = number(&server, &["PTTL", &format!("distlock:{{held-{at}}}")]);
+        let span = 100_000 * (1 + at as i64 % 3);
+        assert!(left <= span && left > span - 60_000, "{at}: {left} of {span}");
+    }
 }

@@ -93,12 +93,10 @@ impl Inner {
     fn add_part(&self, part: &[Hold<'_>], cmd: &mut Cmd) {
         let Some((_, first)) = part.first() else { return };
         cmd.arg(part.len());
-        let mut main = String::with_capacity(128);
-        for (_, renewal) in part {
-            main.clear();
-            self.namespace.write_main(&mut main, &renewal.claim.key);
-            cmd.arg(&main);
-        }
+        let keys = part.iter().map(|(_, renewal)| &renewal.claim.key);
+        self.namespace.for_each_main(keys, |main| {
+            cmd.arg(main);
+        });
         wire::add_holds(cmd, first.span, part.iter().map(|(_, renewal)| renewal.claim.id));
     }
 

@@ -64,8 +64,7 @@ impl Namespace {
         main
     }
 
-    /// The same, at the end of a text.
-    pub(super) fn write_main(&self, to: &mut String, key: &Key) {
+    fn write_main(&self, to: &mut String, key: &Key) {
         if self.is_bare() {
             to.push_str(key.as_str());
         } else {
@@ -73,6 +72,34 @@ impl Namespace {
             to.push_str(":{");
             to.push_str(&escape(key));
             to.push('}');
+        }
+    }
+
+    /// The main keys of many, one after the other in the same text.
+    pub(super) fn for_each_main<'a>(
+        &self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        mut each: impl FnMut(&str),
+    ) {
+        let mut main = String::with_capacity(128);
+        // Looked at before anything is written: keys lie all over the memory, and to look at many
+        // takes hardly longer than to look at one.
+        if self.is_bare() || !keys.clone().all(is_plain) {
+            for key in keys {
+                main.clear();
+                self.write_main(&mut main, key);
+                each(&main);
+            }
+            return;
+        }
+        main.push_str(&self.name);
+        main.push_str(":{");
+        let prefix = main.len();
+        for key in keys {
+            main.truncate(prefix);
+            main.push_str(key.as_str());
+            main.push('}');
+            each(&main);
         }
     }
 
@@ -122,10 +149,16 @@ impl Namespace {
 }
 
 fn escape(key: &Key) -> Cow<'_, str> {
-    match key.as_str() {
-        plain if !plain.bytes().any(|b| matches!(b, b'%' | b'{' | b'}')) => Cow::Borrowed(plain),
-        other => Cow::Owned(percent_escape(other)),
+    if is_plain(key) {
+        Cow::Borrowed(key.as_str())
+    } else {
+        Cow::Owned(percent_escape(key.as_str()))
     }
+}
+
+/// True if nothing in it has to be escaped.
+fn is_plain(key: &Key) -> bool {
+    !key.as_str().bytes().any(|byte| matches!(byte, b'%' | b'{' | b'}'))
 }
 
 /// Braces would move the hash tag, and with it the slot; the percent sign keeps it reversible.
@@ -217,6 +250,19 @@ mod tests {
     fn a_bare_main_key_is_the_key_byte_for_byte() {
         assert_eq!(all("", "lock:{a}b")[0], "lock:{a}b");
         assert_eq!(hash_tag(&all("", "lock:{a}b")[1]), "a");
+    }
+
+    #[test]
+    fn many_main_keys_are_those_of_each() {
+        for texts in [["a", "lease-1", "b:c"], ["a", "{b}%", "c"]] {
+            let keys = texts.map(|text| Key::new(text).unwrap());
+            for name in ["", "ns"] {
+                let (namespace, mut many) = (Namespace::on_server(name), Vec::new());
+                namespace.for_each_main(keys.iter(), |main| many.push(main.to_owned()));
+                let each = keys.iter().map(|key| namespace.main(key));
+                assert_eq!(many, each.collect::<Vec<_>>());
+            }
+        }
     }
 
     proptest! {
