@@ -1,6 +1,6 @@
 -- The usual wait: behind an exclusive holder, where nobody shares or wants to, nobody is buried and
--- all who wait are alive. Then nobody can enter now, and the place is at the end of the line.
--- Whatever is not so, the law decides.
+-- all who wait are alive. Then nobody can enter now, and the place is at the end of the line, for
+-- those who want one. Whatever is not so, the law decides.
 --
 -- Returns what acquire.lua returns.
 local HELD = '^(%x+) (%d+) ([^\n]*)\n([^\n]*)\n([012])\n[^\n]*\n([^\n]*)\n[^\n]*\n'
@@ -11,7 +11,7 @@ local function everybody_waits()
   return (not oldest[1] or number(oldest[2]) > now) and call('EXISTS', sharers, queue_s, graves) == 0
 end
 
-if ARGV[8] == '' and ARGV[9] ~= '' then
+if ARGV[8] == '' then
   local text = redis.pcall('GET', main)
   local holder, fence, owner, reason, order, group, capacity, since =
     string.match(type(text) == 'string' and text or '', HELD)
@@ -22,10 +22,12 @@ if ARGV[8] == '' and ARGV[9] ~= '' then
   if left >= 0 then
     local place, most = string.match(ARGV[9], '^(%d+) (%d+)$')
     local ahead = call('ZCARD', queue_x)
-    local ticket = ahead < number(most) and next_number(now_us_text)
-    if ticket and join_line(id, ticket, number(place)) then
-      return id .. '\nbusy\n' .. ticket .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner .. '\n'
-        .. reason .. '\n' .. fence .. '\n' .. capacity .. '\n1\n' .. group .. '\n'
+    local ticket = place and ahead < number(most) and next_number(now_us_text)
+    local joined = ticket and join_line(id, ticket, number(place))
+    -- Whoever has come for this moment only may be in line from before.
+    if joined or (not place and (ahead == 0 or not call('ZSCORE', queue_x, id))) then
+      return id .. '\nbusy\n' .. (ticket or '') .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner
+        .. '\n' .. reason .. '\n' .. fence .. '\n' .. capacity .. '\n1\n' .. group .. '\n'
         .. whole(now - number(since)) .. '\n' .. left
     end
   end

@@ -1,4 +1,4 @@
--- The usual case: an exclusive holder lets go and nobody waits.
+-- The usual case: an exclusive holder lets go and nobody waits; or there is nothing to let go of.
 --
 -- ARGV  5 '' for a plain release, or the fence to break ('-' to release the claim), ms to keep the
 --       key taken and ms to bury.
@@ -6,7 +6,10 @@
 local text = ARGV[5] == '' and redis.pcall('GET', main)
 local mine = type(text) == 'string' and string.find(text, id .. ' ', 1, true) == 1
 
-if mine and call('EXISTS', details) == 0 then
-  call('DEL', main)
-  return id
+if ARGV[5] == '' and type(text) ~= 'table' and call('EXISTS', details) == 0 then
+  if mine then
+    call('DEL', main)
+    return id
+  end
+  return { id, 'gone' }
 end
