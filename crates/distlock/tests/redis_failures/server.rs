@@ -36,6 +36,12 @@ async fn f28_a_restart_with_a_log_keeps_the_lock() {
     let guard = lock(&a).await;
     let waiter = wait(&locks(&server.url()).configure(|o| o.place(ms(5000))).unwrap());
     queued(&a, 1).await;
+    // A disk that is slow keeps the server from writing for up to two seconds.
+    until("the log is written", ms(5000), async || {
+        let told = server.command(&["INFO", "persistence"]);
+        told.contains("aof_buffer_length:0\r") && told.contains("aof_pending_bio_fsync:0\r")
+    })
+    .await;
     tokio::task::block_in_place(|| server.restart());
     assert_eq!(fence_at(&server), guard.fence());
     assert!(number(&server, &["PTTL", MAIN]) > 0);
