@@ -9,6 +9,7 @@ use distlock_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 
 use crate::contender::{Contender, Kind};
+use crate::place::{self, Placed};
 use crate::proxy;
 use crate::report::Report;
 use crate::round::{Echo, Effort, Flavor, median};
@@ -88,13 +89,15 @@ struct Bench {
     server: RedisServer,
     runtime: Runtime,
     far: String,
+    _placed: Placed,
 }
 
 impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
+        let placed = place::apart(&server, Flavor::TwoWorkers);
         let far = format!("redis://127.0.0.1:{}/", proxy::start(server.port(), EACH_WAY));
-        Self { server, runtime: Flavor::TwoWorkers.runtime(), far }
+        Self { server, runtime: Flavor::TwoWorkers.runtime(), far, _placed: placed }
     }
 
     fn near(&self) -> String {

@@ -10,6 +10,7 @@ mod handover;
 #[cfg(feature = "http")]
 mod http;
 mod outage;
+mod place;
 mod proxy;
 mod quorum;
 mod readme;

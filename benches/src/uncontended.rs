@@ -7,6 +7,7 @@ use distlock_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 
 use crate::contender::{Contender, Kind};
+use crate::place;
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, median};
 use crate::server::{self, CommandStats};
@@ -53,6 +54,7 @@ fn ratio(rates: &Rates, one: Kind, other: Kind, tasks: usize) -> f64 {
 
 fn rates(effort: Effort, flavor: Flavor) -> Rates {
     let server = RedisServer::start();
+    let _placed = place::apart(&server, flavor);
     let runtime = flavor.runtime();
     let mut contenders = Vec::new();
     for kind in Kind::ALL {
