@@ -95,7 +95,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
-        let placed = place::apart(&server, Flavor::TwoWorkers);
+        let placed = place::apart(std::slice::from_ref(&server));
         let far = format!("redis://127.0.0.1:{}/", proxy::start(server.port(), EACH_WAY));
         Self { server, runtime: Flavor::TwoWorkers.runtime(), far, _placed: placed }
     }

@@ -8,8 +8,6 @@ use distlock_testkit::servers::RedisServer;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::round::Flavor;
-
 /// The cores as they were for this thread, until this is dropped.
 pub(crate) struct Placed(CpuSet);
 
@@ -19,18 +17,18 @@ impl Drop for Placed {
     }
 }
 
-/// Gives the last core to the server, and a client of one thread the others. One of two threads
-/// gets all. A machine with one core has no choice.
-pub(crate) fn apart(server: &RedisServer, flavor: Flavor) -> Placed {
+/// Gives the last core to the servers, and all others to this thread and those that it starts. A
+/// machine with one core has no choice.
+pub(crate) fn apart(servers: &[RedisServer]) -> Placed {
     let all = sched_getaffinity(None).expect("a thread knows its cores");
     let cores: Vec<_> = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).collect();
     if let [others @ .., last] = &cores[..]
         && !others.is_empty()
     {
-        sched_setaffinity(Some(pid(server)), &set(&[*last])).expect("the server is ours");
-        if flavor == Flavor::CurrentThread {
-            sched_setaffinity(None, &set(others)).expect("they are ours");
+        for server in servers {
+            sched_setaffinity(Some(pid(server)), &set(&[*last])).expect("the server is ours");
         }
+        sched_setaffinity(None, &set(others)).expect("they are ours");
     }
     Placed(all)
 }

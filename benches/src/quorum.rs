@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::contender::{COMPARE_AND_DELETE, TTL, next_token, set_if_free};
 use crate::outage;
+use crate::place;
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, load, median, plain_connection};
 use crate::server;
@@ -49,6 +50,7 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
 /// Seconds per cycle by contender, a number a round.
 fn times(effort: Effort, flavor: Flavor) -> BTreeMap<Kind, Vec<f64>> {
     let servers: Vec<_> = (0..NODES).map(|_| RedisServer::start()).collect();
+    let _placed = place::apart(&servers);
     let runtime = flavor.runtime();
     let mut clients: Vec<_> = KINDS
         .into_iter()
