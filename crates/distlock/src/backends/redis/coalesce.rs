@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use redis::Cmd;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::faults::{ends_connection, fault};
@@ -27,6 +27,9 @@ use crate::sync::lock;
 
 /// How many keys, by hash, are remembered as wanted by several.
 const MEMORIES: usize = 1024;
+
+/// How many turns of the runtime a call that is back waits for another.
+const TURNS_MAX: usize = 4;
 
 /// How often in a row a key has to be free before it counts as wanted by one alone again.
 const BUSY_FOR: u8 = 8;
@@ -294,6 +297,7 @@ async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
         Ok(Err(_)) => Ok(Vec::new()),
         Err(fault) => Err(fault),
     };
+    wait_to_tell(inner).await;
     match numbers {
         Ok(numbers) => {
             let mut numbers = numbers.into_iter();
@@ -304,5 +308,20 @@ async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
             cabin.tell(|| Err(fault.clone()));
             Err(fault)
         }
+    }
+}
+
+/// Lets the passengers of another call leave first, if they were just told. With several threads,
+/// some leave while others are still being told anyway.
+async fn wait_to_tell(inner: &Inner) {
+    if Handle::current().runtime_flavor() != RuntimeFlavor::CurrentThread {
+        return;
+    }
+    // A few turns are enough, unless the other call belongs to a runtime that does not turn.
+    for _ in 0..TURNS_MAX {
+        if lock(&inner.together.gate).may_tell() {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }

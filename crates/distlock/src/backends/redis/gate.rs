@@ -34,6 +34,8 @@ pub(super) struct Gate {
     releases: VecDeque<Passenger<()>>,
     /// Somebody is about to leave and takes along whoever comes until then.
     boarding: bool,
+    /// The passengers of a call that is back were told, and it has not left again.
+    telling: bool,
 }
 
 /// Where somebody hears a number, or none if the key is not the usual case.
@@ -93,9 +95,17 @@ impl Gate {
         leaves
     }
 
+    /// True if the passengers of a call that is back may be told now. Not while those of another
+    /// are, if they are many: they would all leave together and be back together, and the server
+    /// and this client would wait for each other in turn. The call has to board, or to land.
+    pub(super) fn may_tell(&mut self) -> bool {
+        self.seated <= 2 * SEATS_MIN || !std::mem::replace(&mut self.telling, true)
+    }
+
     /// Those who go into a call, whose last passengers are back. If there are none, it has landed.
     pub(super) fn board(&mut self, back: usize) -> Cabin {
         self.boarding = false;
+        self.telling = false;
         self.seated -= back;
         let cabin = self.fill_cabin();
         self.seated += cabin.len();
@@ -108,6 +118,7 @@ impl Gate {
         self.flights -= 1;
         self.seated -= seated;
         self.boarding = false;
+        self.telling = false;
     }
 
     /// Whoever was about to leave may never do: the next who comes leaves instead.
