@@ -28,8 +28,8 @@ fn confirms(primary: &RedisServer) -> bool {
 }
 
 /// Waits longer for a replica: a busy machine keeps that waiting, too.
-fn patient(server: &RedisServer) -> String {
-    format!("{}?response_timeout_ms=20000", server.url())
+fn patient(url: &str) -> String {
+    format!("{url}?response_timeout_ms=20000")
 }
 
 fn locks(url: &str, replicas: u32) -> Locks {
@@ -40,7 +40,7 @@ fn locks(url: &str, replicas: u32) -> Locks {
 #[tokio::test]
 async fn a_grant_counts_when_the_replica_has_it() {
     let (primary, replica) = with_replica();
-    let locks = locks(&patient(&primary), 1);
+    let locks = locks(&patient(&primary.url()), 1);
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     assert_eq!(guard.replicas(), 1);
     assert!(replica.command(&["EXISTS", "distlock:{k}"]).starts_with(":1"), "not replicated");
@@ -53,7 +53,7 @@ async fn a_grant_counts_when_the_replica_has_it() {
 async fn f40_too_few_replicas_give_the_grant_back() {
     let (primary, replica) = with_replica();
     let url = primary.url();
-    let guard = locks(&patient(&primary), 1).mutex("other").unwrap().lock().await.unwrap();
+    let guard = locks(&patient(&primary.url()), 1).mutex("other").unwrap().lock().await.unwrap();
     replica.pause();
     let refused = locks(&url, 1).mutex("k").unwrap().lock().await.unwrap_err();
     let few = matches!(refused, Error::NotReplicated { confirmed: 0, wanted: 1, .. });
@@ -81,7 +81,7 @@ async fn a_store_without_replicas_says_so() {
 #[tokio::test]
 async fn on_a_cluster_the_replica_of_the_key_counts() {
     let cluster = RedisCluster::start_with_replicas();
-    let locks = locks(&format!("{}?response_timeout_ms=20000", cluster.url()), 1);
+    let locks = locks(&patient(&cluster.url()), 1);
     for key in ["a", "b", "c", "d", "e", "f"] {
         let guard = locks.mutex(key).unwrap().lock().await.unwrap();
         assert_eq!(guard.replicas(), 1, "{key}");

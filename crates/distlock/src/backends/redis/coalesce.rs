@@ -19,7 +19,7 @@ use redis::Cmd;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-use super::faults::{ends_connection, fault};
+use super::faults::for_all;
 use super::gate::{AskText, Cabin, Gate, Passenger, Reply, Seat};
 use super::script::MANY;
 use super::{FENCE_LIFE_MS, Inner, wire};
@@ -290,13 +290,11 @@ async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
         return Ok(());
     };
     let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
-    let numbers = match inner.link.try_eval("send many", &MANY, &fill).await {
-        Ok(Ok(value)) => inner.read(wire::many(first, cabin.len(), &value)),
-        Ok(Err(error)) if ends_connection(&error) => Err(fault("send many", error)),
-        // The server would not do it for all of them. Each hears for itself why.
-        Ok(Err(_)) => Ok(Vec::new()),
-        Err(fault) => Err(fault),
-    };
+    let answer = inner.link.try_eval("send many", &MANY, &fill).await;
+    let numbers = for_all("send many", answer).and_then(|value| match value {
+        Some(value) => inner.read(wire::many(first, cabin.len(), &value)),
+        None => Ok(Vec::new()),
+    });
     wait_to_tell(inner).await;
     match numbers {
         Ok(numbers) => {

@@ -1,7 +1,7 @@
 //! What an error of the client crate or the server means: try again, or mend it first.
 
 use distlock_core::Fault;
-use redis::RedisError;
+use redis::{RedisError, Value};
 
 /// Answers of a server that is starting, failing over, moving slots, or short of something.
 const PASSING: [&str; 14] = [
@@ -40,6 +40,19 @@ pub(super) fn fault(action: &'static str, error: RedisError) -> Fault {
         Fault::transient(action, error)
     } else {
         Fault::permanent(action, error)
+    }
+}
+
+/// What came of a call for several at once. None if the server would not do it for all of them:
+/// then each goes by itself and hears why.
+pub(super) fn for_all(
+    action: &'static str,
+    answer: Result<Result<Value, RedisError>, Fault>,
+) -> Result<Option<Value>, Fault> {
+    match answer? {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if ends_connection(&error) => Err(fault(action, error)),
+        Err(_) => Ok(None),
     }
 }
 

@@ -12,9 +12,9 @@ use super::{Inner, wire};
 
 /// A call whose answer may be news to somebody who waits. If it is dropped before, whoever waits
 /// asks. If it fails, so does its connection, after which they ask anyway.
-pub(super) struct Unheard<'a>(Option<&'a Link>);
+pub(super) struct Hearing<'a>(Option<&'a Link>);
 
-impl<'a> Unheard<'a> {
+impl<'a> Hearing<'a> {
     pub(super) fn new(link: &'a Link) -> Self {
         Self(Some(link))
     }
@@ -26,7 +26,7 @@ impl<'a> Unheard<'a> {
     }
 }
 
-impl Drop for Unheard<'_> {
+impl Drop for Hearing<'_> {
     fn drop(&mut self) {
         if let Some(link) = self.0 {
             link.tell(Push::Interrupted);
@@ -39,11 +39,11 @@ impl Inner {
     pub(super) async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
         let (key, id) = (target.key(), wire::released_id(target));
         let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
-        let unheard = Unheard::new(&self.link);
+        let hearing = Hearing::new(&self.link);
         let answer = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await;
         let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
         let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
-        unheard.heard(news);
+        hearing.heard(news);
         outcome
     }
 }

@@ -212,14 +212,13 @@ impl Inner {
 
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
         let (key, id) = (&ask.claim.key, ask.claim.id.reveal());
-        let span = ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place));
         let rest = |cmd: &mut Cmd| {
             wire::add_ask(cmd, ask, &self.client);
             if let Some(witness) = &ask.witness {
                 cmd.arg(self.namespace.main(&witness.key)).arg(&wire::hex(witness.id)[..]);
             }
         };
-        let value = self.law("acquire", &ACQUIRE, (key, &id), span, &rest).await?;
+        let value = self.law("acquire", &ACQUIRE, (key, &id), wire::longest(ask), &rest).await?;
         self.read(wire::answer(&id, &value))
     }
 

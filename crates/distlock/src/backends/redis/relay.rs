@@ -15,8 +15,8 @@ use distlock_core::{Answer, Ask, Busy, Claim, Fault, Holder, Key, Label, Outcome
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 
-use super::faults::{ends_connection, fault};
-use super::leave::Unheard;
+use super::faults::for_all;
+use super::leave::Hearing;
 use super::script::RELAY;
 use super::{Inner, wire};
 use crate::sync::lock;
@@ -60,15 +60,23 @@ impl Riders {
     }
 }
 
-/// Somebody is on offer until this is dropped.
+/// Somebody is on offer until this ends or is dropped.
 struct Offer<'a> {
     riders: &'a Riders,
-    claim: &'a Claim,
+    /// None once it has ended.
+    claim: Option<&'a Claim>,
+}
+
+impl Offer<'_> {
+    /// False if somebody has taken him along.
+    fn end(&mut self) -> bool {
+        self.claim.take().is_some_and(|claim| self.riders.withdraw(claim))
+    }
 }
 
 impl Drop for Offer<'_> {
     fn drop(&mut self) {
-        self.riders.withdraw(self.claim);
+        self.end();
     }
 }
 
@@ -83,9 +91,9 @@ impl Inner {
         }
         let (reply, answer) = oneshot::channel();
         self.riders.offer(Rider { ask: ask.clone(), reply });
-        let offer = Offer { riders: &self.riders, claim: &ask.claim };
+        let mut offer = Offer { riders: &self.riders, claim: Some(&ask.claim) };
         tokio::task::yield_now().await;
-        if self.riders.withdraw(offer.claim) {
+        if offer.end() {
             return Ok(None);
         }
         let answer = tokio::time::timeout(self.link.patience(), answer).await;
@@ -98,7 +106,7 @@ impl Inner {
     /// the release goes by itself.
     pub(super) async fn relay(&self, released: &Claim) -> Result<Option<Outcome>, Fault> {
         let Some(Rider { ask, reply }) = self.riders.take(&released.key) else { return Ok(None) };
-        let unheard = Unheard::new(&self.link);
+        let hearing = Hearing::new(&self.link);
         let (outcome, answer, news) = match self.call_for_both(released, &ask).await {
             Ok(Some(Relayed { answer, news })) => {
                 (Ok(Some(Outcome::WasHeld)), Ok(Some(answer)), news)
@@ -109,7 +117,7 @@ impl Inner {
         // Whoever has left meanwhile is cleaned up after as usual.
         let _ = reply.send(answer);
         // Last, so that it is next: whoever enters is what all others wait for.
-        unheard.heard(news);
+        hearing.heard(news);
         outcome
     }
 
@@ -119,12 +127,11 @@ impl Inner {
             wire::add_ask(cmd, ask, &self.client);
             cmd.arg(&asker);
         };
-        let span = ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place));
-        match self.try_law("relay", &RELAY, (&released.key, &id), span, &rest).await? {
-            Ok(value) => self.read(relayed(&id, &asker, &value)),
-            Err(error) if ends_connection(&error) => Err(fault("relay", error)),
-            // The server would not do it for both. Each hears for himself why.
-            Err(_) => Ok(None),
+        let about = (&released.key, &*id);
+        let answer = self.try_law("relay", &RELAY, about, wire::longest(ask), &rest).await;
+        match for_all("relay", answer)? {
+            Some(value) => self.read(relayed(&id, &asker, &value)),
+            None => Ok(None),
         }
     }
 }

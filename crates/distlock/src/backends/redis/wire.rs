@@ -59,6 +59,11 @@ pub(super) fn ttl_ms(ask: &Ask) -> u64 {
     millis(ask.ttl)
 }
 
+/// How long what an ask leaves behind may live.
+pub(super) fn longest(ask: &Ask) -> Duration {
+    ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place))
+}
+
 /// Adds `ARGV` of acquire.lua from 5 on.
 pub(super) fn add_ask(cmd: &mut Cmd, ask: &Ask, client: &str) {
     cmd.arg(ask_text(ask, client)).arg(ttl_ms(ask));
