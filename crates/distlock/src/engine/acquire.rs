@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
+    Answer, Ask, Busy, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
     Waiting as Standing,
 };
 use tracing::Instrument;
@@ -155,7 +155,8 @@ impl<'a> Attempts<'a> {
     /// Asks once, and waits if that is the answer. None means: ask again.
     async fn attempt(&mut self) -> Result<Option<Granted>, Error> {
         self.attempts += 1;
-        let sent_at = self.keeper.clock.now();
+        // The first goes out at once: a lease that counts from a little earlier ends no later.
+        let sent_at = if self.attempts == 1 { self.started } else { self.keeper.clock.now() };
         self.armed.ask();
         let answer = tokio::select! {
             biased;
@@ -292,7 +293,7 @@ impl<'a> Attempts<'a> {
         // An id of the caller's is not given up between two attempts: the release would overtake
         // the second. Asking again under it refreshes whatever is there.
         if !self.fixed_id {
-            self.ask.claim.id = ClaimId::random().map_err(Error::from_fault)?;
+            self.ask.claim.id = self.keeper.ids.draw().map_err(Error::from_fault)?;
             self.armed.replace(self.ask.claim.clone());
         }
         Ok(())

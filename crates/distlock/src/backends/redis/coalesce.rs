@@ -1,10 +1,10 @@
 //! Calls of the same instant go out together: one script for many keys.
 //!
 //! A call that comes while none is under way goes by itself. Whoever comes meanwhile leaves with
-//! all others of the same instant, half of all who are around at most, so that the server works on
-//! one half while the other is here; and when many calls are under way, with all who came until one
-//! of them was back. So one caller pays for one round trip and nothing else, and with many callers
-//! the work of a call, here and at the server, is shared by all who are in it.
+//! all others of the same instant, a third of all who are around at most, so that the server has
+//! always something to do while others are here; and when several calls are under way, with all
+//! who came until one of them was back. So one caller pays for one round trip and nothing else, and
+//! with many callers the work of a call, here and at the server, is shared by all who are in it.
 //!
 //! Only the usual case goes together: a claim on the whole of a free key, and its release while
 //! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use redis::Cmd;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 
 use super::faults::for_all;
@@ -27,9 +27,6 @@ use crate::sync::lock;
 
 /// How many keys, by hash, are remembered as wanted by several.
 const MEMORIES: usize = 1024;
-
-/// How many turns of the runtime a call that is back waits for another.
-const TURNS_MAX: usize = 4;
 
 /// How often in a row a key has to be free before it counts as wanted by one alone again.
 const BUSY_FOR: u8 = 8;
@@ -187,8 +184,8 @@ impl Inner {
                 let (reply, answer) = oneshot::channel();
                 // Written down before the gate is locked: many come at the same time.
                 let seat = seat(reply);
-                if lock(&self.together.gate).wait(seat) {
-                    home.spawn(fly_on(Slot::new(self)));
+                if lock(&self.together.gate).wait(seat, home.id()) {
+                    home.spawn(fly_on(Slot::new(self, home.id())));
                 }
                 Turn::With(answer)
             }
@@ -224,30 +221,62 @@ impl Drop for Flight<'_> {
 /// One of the calls that may be under way at once.
 struct Slot {
     inner: Arc<Inner>,
+    home: Id,
     free: bool,
     /// Who is in the call.
     seated: usize,
 }
 
 impl Slot {
-    fn new(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), free: false, seated: 0 }
+    fn new(inner: &Arc<Inner>, home: Id) -> Self {
+        Self { inner: Arc::clone(inner), home, free: false, seated: 0 }
     }
 
     /// Those who leave now; if there are none, the slot is free.
     fn board(&mut self) -> Option<Cabin> {
         let mut gate = lock(&self.inner.together.gate);
-        let cabin = gate.board(self.seated);
+        let cabin = gate.board(self.home, self.seated);
         self.seated = cabin.len();
         if cabin.len() == 0 {
             self.free = true;
             return None;
         }
-        if gate.call() {
+        if gate.call(self.home) {
             drop(gate);
-            tokio::spawn(fly_on(Slot::new(&self.inner)));
+            tokio::spawn(fly_on(Slot::new(&self.inner, self.home)));
         }
         Some(cabin)
+    }
+
+    /// Sends one call and tells those who are in it. A fault means that nobody else gets through.
+    async fn fly(&self, cabin: Cabin) -> Result<(), Fault> {
+        let inner = &*self.inner;
+        let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next())
+        else {
+            return Ok(());
+        };
+        let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
+        let answer = inner.link.try_eval("send many", &MANY, &fill).await;
+        let numbers = for_all("send many", answer).and_then(|value| match value {
+            Some(value) => inner.read(wire::many(first, cabin.len(), &value)),
+            None => Ok(Vec::new()),
+        });
+        let turn = lock(&inner.together.gate).may_tell(self.home);
+        if let Some(turn) = turn {
+            // An error means the same: nobody tells any more.
+            let _ = turn.await;
+        }
+        match numbers {
+            Ok(numbers) => {
+                let mut numbers = numbers.into_iter();
+                cabin.tell(|| Ok(numbers.next().flatten()));
+                Ok(())
+            }
+            Err(fault) => {
+                cabin.tell(|| Err(fault.clone()));
+                Err(fault)
+            }
+        }
     }
 
     /// Nobody is going to send what waits: all hear of it and may ask again.
@@ -265,7 +294,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.free {
-            lock(&self.inner.together.gate).land(self.seated);
+            lock(&self.inner.together.gate).land(self.home, self.seated);
             // Only then: whoever comes from now on does not rely on this one any more.
             self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
         }
@@ -278,48 +307,8 @@ async fn fly_on(mut slot: Slot) {
         // Whoever was just answered may have something to send right away.
         tokio::task::yield_now().await;
         let Some(cabin) = slot.board() else { return };
-        if let Err(fault) = fly(&slot.inner, cabin).await {
+        if let Err(fault) = slot.fly(cabin).await {
             slot.give_up(&fault);
         }
-    }
-}
-
-/// Sends one call and tells those who are in it. A fault means that nobody else gets through.
-async fn fly(inner: &Inner, cabin: Cabin) -> Result<(), Fault> {
-    let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next()) else {
-        return Ok(());
-    };
-    let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
-    let answer = inner.link.try_eval("send many", &MANY, &fill).await;
-    let numbers = for_all("send many", answer).and_then(|value| match value {
-        Some(value) => inner.read(wire::many(first, cabin.len(), &value)),
-        None => Ok(Vec::new()),
-    });
-    wait_to_tell(inner).await;
-    match numbers {
-        Ok(numbers) => {
-            let mut numbers = numbers.into_iter();
-            cabin.tell(|| Ok(numbers.next().flatten()));
-            Ok(())
-        }
-        Err(fault) => {
-            cabin.tell(|| Err(fault.clone()));
-            Err(fault)
-        }
-    }
-}
-
-/// Lets the passengers of another call leave first, if they were just told. With several threads,
-/// some leave while others are still being told anyway.
-async fn wait_to_tell(inner: &Inner) {
-    if Handle::current().runtime_flavor() != RuntimeFlavor::CurrentThread {
-        return;
-    }
-    // A few turns are enough, unless the other call belongs to a runtime that does not turn.
-    for _ in 0..TURNS_MAX {
-        if lock(&inner.together.gate).may_tell() {
-            return;
-        }
-        tokio::task::yield_now().await;
     }
 }

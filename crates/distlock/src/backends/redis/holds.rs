@@ -102,6 +102,6 @@ impl Inner {
 
     fn fences_of(&self, part: &[Hold<'_>], value: &Value) -> Result<Vec<Option<u64>>, Fault> {
         let Some((_, first)) = part.first() else { return Ok(Vec::new()) };
-        self.read(wire::many(first.claim.id, part.len(), value))
+        self.read(wire::fences(first.claim.id, part.len(), value))
     }
 }

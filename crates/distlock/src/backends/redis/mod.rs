@@ -332,7 +332,7 @@ impl Backend for Redis {
             };
             let (value, copies) =
                 self.inner.link.eval_and_wait(&RENEW, &main, &fill, replicas).await?;
-            match wire::many(renewal.claim.id, 1, &value)?.first() {
+            match wire::fences(renewal.claim.id, 1, &value)?.first() {
                 Some(Some(_)) => Ok(Confirmed::By(copies)),
                 // Not an exclusive hold: the replicas got whatever was written before.
                 _ => match self.inner.stand(renewal).await? {

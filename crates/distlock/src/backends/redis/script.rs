@@ -24,9 +24,12 @@ const EVEN_IF_FULL: &str = "#!lua flags=allow-oom\n";
 const UNLESS_FULL: &str = "#!lua\n";
 
 macro_rules! script {
-    ($name:ident, $flags:expr, $($file:literal),+) => {
-        pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new($flags, &[$(include_str!(concat!("lua/", $file))),+]));
+    ($name:ident, $flags:expr, $($file:literal),+ $(; $args:literal args, $bytes:literal bytes)?)
+    => {
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            Script::new($flags, &[$(include_str!(concat!("lua/", $file))),+])
+                $(.with_room($args, $bytes))?
+        });
     };
 }
 
@@ -65,11 +68,16 @@ script!(
     "line.lua",
     "relay.lua"
 );
-pub(super) static MANY: LazyLock<Script> =
-    LazyLock::new(|| Script::new(UNLESS_FULL, &[include_str!("lua/many.lua")]).with_room(80, 4096));
-pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(EVEN_IF_FULL, &[include_str!("lua/renew.lua")]).with_room(48, 2048)
-});
+script!(
+    MANY,
+    UNLESS_FULL,
+    "many_names.lua",
+    "many_release.lua",
+    "clock.lua",
+    "many_acquire.lua";
+    80 args, 4096 bytes
+);
+script!(RENEW, EVEN_IF_FULL, "renew.lua"; 48 args, 2048 bytes);
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
 script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");

@@ -302,15 +302,37 @@ pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, F
     Ok(Snapshot { key: key.clone(), order, holders, holders_total, waiters, waiters_total })
 }
 
-/// What many.lua and renew.lua answer for so many claims, the first of which has this id: none
-/// where it is not the usual case.
+/// What renew.lua answers for so many claims, the first of which has this id: the fence of each, or
+/// none where it is not the usual case.
+pub(super) fn fences(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
+    let text = as_str(value)?;
+    let fences: Option<Vec<_>> = words_for(id, &text).and_then(|words| {
+        let fence = |fence: u64| (fence > 0).then_some(fence);
+        words.map(|word| word.parse().ok().map(fence)).collect()
+    });
+    fences.filter(|fences| fences.len() == claims).ok_or_else(|| garbled(value))
+}
+
+/// What many_acquire.lua answers for so many claims, the first of which has this id: the fence of
+/// all who were granted, or none for each who is not the usual case.
 pub(super) fn many(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
     let text = as_str(value)?;
+    let read = || {
+        let mut words = words_for(id, &text)?;
+        let mut all = vec![Some(words.next()?.parse().ok()?); claims];
+        for word in words {
+            let place: usize = word.parse().ok()?;
+            *all.get_mut(place.checked_sub(1)?)? = None;
+        }
+        Some(all)
+    };
+    read().ok_or_else(|| garbled(value))
+}
+
+/// The words of an answer that begins with the claim it is for.
+fn words_for(id: ClaimId, text: &str) -> Option<std::str::Split<'_, char>> {
     let mut words = text.split(' ');
-    let ours = words.next().is_some_and(|first| first.as_bytes() == hex(id));
-    let number = |word: &str| word.parse().ok().map(|number: u64| (number > 0).then_some(number));
-    let numbers: Option<Vec<_>> = words.map(number).collect();
-    numbers.filter(|numbers| ours && numbers.len() == claims).ok_or_else(|| garbled(value))
+    (words.next()?.as_bytes() == hex(id)).then_some(words)
 }
 
 /// A claim id as it is written.

@@ -22,12 +22,12 @@ local function next_number(at_least, more)
   local upto = more and whole(at_least + more) or at_least
   local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #at_least and last < at_least
-  if behind and not KEYS[3] and string.byte(last, 7) == string.byte(at_least, 7) then
+  if behind and one_counter and string.byte(last, 7) == string.byte(at_least, 7) then
     return at_least, upto
   elseif last and not behind then
     at_least = whole(math.max(number(last) + 1, number(at_least)))
     upto = more and whole(at_least + more) or at_least
   end
-  call('SET', fence_key, upto, 'PX', ARGV[4])
+  call('SET', fence_key, upto, 'PX', fence_life)
   return at_least, upto
 end

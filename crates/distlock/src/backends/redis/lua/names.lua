@@ -9,5 +9,6 @@ local main, fence_key, details, graves = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
 if not details then
   details, graves = main .. ':d', main .. ':x'
 end
+local fence_life, one_counter = ARGV[4], not KEYS[3]
 local id = ARGV[1]
 local call = redis.call
