@@ -240,6 +240,11 @@ impl Inner {
         self.link.listen_to(channel).await
     }
 
+    /// Listens to the channel of the key of somebody who waits, and asks again if that is new.
+    async fn listen_and_ask(&self, ask: &Ask, answer: Answer) -> Result<Answer, Fault> {
+        if self.listen_to(&ask.claim.key).await? { self.ask(ask).await } else { Ok(answer) }
+    }
+
     async fn stand(&self, renewal: &Renewal) -> Result<Standing, Fault> {
         let key = &renewal.claim.key;
         let standing = self.stand_once(renewal).await?;
@@ -289,8 +294,9 @@ impl Backend for Redis {
             // Where every key has a channel of its own, it is listened to from the first wait on,
             // and whatever was pushed before that is asked for.
             let waits = matches!(&answer, Answer::Busy(busy) if busy.ticket.is_some());
-            if waits && self.inner.listen_to(&ask.claim.key).await? {
-                return self.inner.ask(ask).await;
+            if waits && self.inner.push == PushBy::Key {
+                // Boxed, so that the others do not carry it along.
+                return Box::pin(self.inner.listen_and_ask(ask, answer)).await;
             }
             Ok(answer)
         })
