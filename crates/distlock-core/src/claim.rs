@@ -25,19 +25,10 @@ macro_rules! secret_id {
             ///
             /// A permanent [`Fault`] if the operating system has no random bytes to give.
             pub fn random() -> Result<Self, Fault> {
-                Self::random_array().map(|[id]| id)
-            }
-
-            /// Several new ids at the price of little more than one.
-            ///
-            /// # Errors
-            ///
-            /// A permanent [`Fault`] if the operating system has no random bytes to give.
-            pub fn random_array<const N: usize>() -> Result<[Self; N], Fault> {
-                let mut bytes = [[0; 16]; N];
-                getrandom::fill(bytes.as_flattened_mut())
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes)
                     .map_err(|error| Fault::permanent(concat!("make a ", $what), error))?;
-                Ok(bytes.map(Self))
+                Ok(Self(bytes))
             }
 
             /// An id with the given bytes. They must be unguessable: whoever knows a claim id can

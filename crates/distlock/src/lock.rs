@@ -98,7 +98,7 @@ impl Lock {
 
     fn request(&self, shape: Shape, id: Option<ClaimId>, limit: Limit) -> Result<Request, Error> {
         let (settings, fixed_id) = (&self.settings, id.is_some());
-        let id = id.map_or_else(|| self.keeper.ids.draw(), Ok).map_err(Error::from_fault)?;
+        let id = id.map_or_else(ClaimId::random, Ok).map_err(Error::from_fault)?;
         let ask = Ask {
             claim: Claim::new(self.key.clone(), id),
             owner: settings.owner.clone(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
+    Answer, Ask, Busy, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
     Waiting as Standing,
 };
 use tracing::Instrument;
@@ -293,7 +293,7 @@ impl<'a> Attempts<'a> {
         // An id of the caller's is not given up between two attempts: the release would overtake
         // the second. Asking again under it refreshes whatever is there.
         if !self.fixed_id {
-            self.ask.claim.id = self.keeper.ids.draw().map_err(Error::from_fault)?;
+            self.ask.claim.id = ClaimId::random().map_err(Error::from_fault)?;
             self.armed.replace(self.ask.claim.clone());
         }
         Ok(())

@@ -10,7 +10,6 @@
 mod answers;
 mod callers;
 pub(crate) mod hold;
-mod ids;
 pub(crate) mod latch;
 mod lease;
 mod leaving;
@@ -32,7 +31,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::callers::Ending;
 use self::hold::Hold;
-use self::ids::Ids;
 use self::latch::End;
 use self::lease::Lease;
 pub(crate) use self::leaving::LATE_MAX;
@@ -71,7 +69,6 @@ pub(crate) struct Keeper {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<Observer>,
-    pub(crate) ids: Ids,
     table: Mutex<Table>,
     task: Mutex<Task>,
     /// Something is due sooner than the task knows.
@@ -116,7 +113,6 @@ impl Keeper {
             backend,
             clock,
             observer,
-            ids: Ids::default(),
             table: Mutex::default(),
             task: Mutex::default(),
             wake: Notify::new(),

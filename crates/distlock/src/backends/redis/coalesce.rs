@@ -1,7 +1,7 @@
 //! Calls of the same instant go out together: one script for many keys.
 //!
 //! A call that comes while none is under way goes by itself. Whoever comes meanwhile leaves with
-//! all others of the same instant, a third of all who are around at most, so that the server has
+//! all others of the same instant, a quarter of all who are around at most, so that the server has
 //! always something to do while others are here; and when several calls are under way, with all
 //! who came until one of them was back. So one caller pays for one round trip and nothing else, and
 //! with many callers the work of a call, here and at the server, is shared by all who are in it.
@@ -10,13 +10,15 @@
 //! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
 
 use std::collections::hash_map::DefaultHasher;
+use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use redis::Cmd;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::faults::for_all;
@@ -154,10 +156,9 @@ impl Inner {
 
     /// What those who went together hear. Whoever lets go has a deadline of his own.
     async fn landed(&self, action: &'static str, answer: Answered) -> Result<Option<u64>, Fault> {
-        let mut seat = Unheard { together: &self.together, heard: false };
-        let answer = answer.await;
-        seat.heard = true;
-        answer.map_err(|_| Fault::transient(action, "the call was given up before it left"))?
+        answer.await.map_err(|_| {
+            Fault::transient(action, "the call was given up before its answer was heard")
+        })?
     }
 
     /// The same, with a deadline for those who have none.
@@ -194,21 +195,6 @@ impl Inner {
     }
 }
 
-/// Somebody who has not heard yet.
-struct Unheard<'a> {
-    together: &'a Together,
-    heard: bool,
-}
-
-impl Drop for Unheard<'_> {
-    fn drop(&mut self) {
-        if !self.heard {
-            // Whoever was about to leave may live on a runtime that does not turn.
-            lock(&self.together.gate).rely_on_nobody();
-        }
-    }
-}
-
 /// A call that is under way by itself.
 struct Flight<'a>(&'a Together);
 
@@ -225,17 +211,25 @@ struct Slot {
     free: bool,
     /// Who is in the call.
     seated: usize,
+    /// Those were told what came of it.
+    told: bool,
 }
 
 impl Slot {
     fn new(inner: &Arc<Inner>, home: Id) -> Self {
-        Self { inner: Arc::clone(inner), home, free: false, seated: 0 }
+        Self { inner: Arc::clone(inner), home, free: false, seated: 0, told: false }
     }
 
     /// Those who leave now; if there are none, the slot is free.
     fn board(&mut self) -> Option<Cabin> {
         let mut gate = lock(&self.inner.together.gate);
-        let cabin = gate.board(self.home, self.seated);
+        let told = std::mem::take(&mut self.told);
+        let cabin = if told {
+            let one_thread = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+            gate.board_again(self.home, self.seated, one_thread)
+        } else {
+            gate.board(self.home)
+        };
         self.seated = cabin.len();
         if cabin.len() == 0 {
             self.free = true;
@@ -249,7 +243,7 @@ impl Slot {
     }
 
     /// Sends one call and tells those who are in it. A fault means that nobody else gets through.
-    async fn fly(&self, cabin: Cabin) -> Result<(), Fault> {
+    async fn fly(&mut self, cabin: Cabin) -> Result<(), Fault> {
         let inner = &*self.inner;
         let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next())
         else {
@@ -258,14 +252,15 @@ impl Slot {
         let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence, FENCE_LIFE_MS);
         let answer = inner.link.try_eval("send many", &MANY, &fill).await;
         let numbers = for_all("send many", answer).and_then(|value| match value {
-            Some(value) => inner.read(wire::many(first, cabin.len(), &value)),
+            Some(value) => inner.read(wire::many(first, cabin.counts(), &value)),
             None => Ok(Vec::new()),
         });
         let turn = lock(&inner.together.gate).may_tell(self.home);
-        if let Some(turn) = turn {
-            // An error means the same: nobody tells any more.
-            let _ = turn.await;
-        }
+        self.told = match turn {
+            // Nobody hands it over only if there is no gate any more.
+            Some(turn) => turn.await.is_ok(),
+            None => true,
+        };
         match numbers {
             Ok(numbers) => {
                 let mut numbers = numbers.into_iter();
@@ -294,7 +289,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.free {
-            lock(&self.inner.together.gate).land(self.home, self.seated);
+            lock(&self.inner.together.gate).land(self.home, self.seated, self.told);
             // Only then: whoever comes from now on does not rely on this one any more.
             self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
         }
@@ -305,10 +300,24 @@ impl Drop for Slot {
 async fn fly_on(mut slot: Slot) {
     loop {
         // Whoever was just answered may have something to send right away.
-        tokio::task::yield_now().await;
+        go_last().await;
         let Some(cabin) = slot.board() else { return };
         if let Err(fault) = slot.fly(cabin).await {
             slot.give_up(&fault);
         }
     }
+}
+
+/// Lets those go first who may run now. Unlike with tokio's `yield_now`, any thread of the runtime
+/// may go on with it: this one may be about to run somebody who keeps it for long.
+async fn go_last() {
+    let mut went = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut went, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

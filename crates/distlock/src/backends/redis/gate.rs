@@ -16,18 +16,18 @@ const ALONE_MAX: usize = 1;
 /// themselves, so that somebody is always there to send those who wait.
 const FLIGHTS_MAX: usize = 16;
 
-/// How many calls all who are around share: one that the server works on, one on its way to it, and
-/// one whose passengers are here. With two, the server and this client wait for each other.
-const SHARES: usize = 3;
+/// How many calls all who are around share: those that the server works on, one on its way to it,
+/// and those whose passengers are here. With two, the server and this client wait for each other.
+const SHARES: usize = 4;
 
 /// How many keys one script takes on. The server does nothing else meanwhile.
 const SEATS_MAX: usize = 64;
 
-/// The fewest that are worth a further call while others are under way.
+/// The fewest seats of a call.
 const SEATS_MIN: usize = 8;
 
-/// How many calls may be under way before a further one has to be worth it.
-const SMALL_FLIGHTS_MAX: usize = 4;
+/// The fewest that are worth a further call, unless hardly anybody is around.
+const WORTH_IT: usize = 6;
 
 /// Who waits, and how many calls are under way.
 #[derive(Debug, Default)]
@@ -40,12 +40,13 @@ pub(super) struct Gate {
     seated: usize,
     asks: VecDeque<Passenger<AskText>>,
     releases: VecDeque<Passenger<()>>,
-    /// Somebody is about to leave and takes along whoever comes until then.
-    boarding: bool,
-    /// The runtime of a call that is back, whose passengers were told and may not have left again.
-    telling: Option<Id>,
-    /// Calls of that runtime that are back, too, and tell theirs after it.
-    to_tell: VecDeque<oneshot::Sender<()>>,
+    /// A new call of this runtime is about to leave and takes along whoever comes until then.
+    boarding: Option<Id>,
+    /// Calls that are back: the runtime of each. Their passengers were told and may not have left
+    /// again.
+    back: Vec<Id>,
+    /// Calls that are back, too, and tell theirs when those have left.
+    to_tell: VecDeque<(Id, oneshot::Sender<()>)>,
 }
 
 /// Where somebody hears a number, or none if the key is not the usual case.
@@ -96,67 +97,72 @@ impl Gate {
     }
 
     /// True if a call is to leave from this runtime. It has to land.
+    ///
+    /// Whoever waits has a call of his own runtime under way, which takes him sooner or later:
+    /// another runtime may not turn. A further call has to be worth it.
     pub(super) fn call(&mut self, home: Id) -> bool {
-        let leaves = !self.boarding && self.may_leave();
+        let first = self.waiting() > 0 && !self.flights.contains(&home);
+        let further = self.are_worth_it() && self.under_way() < FLIGHTS_MAX;
+        let leaves = self.boarding != Some(home) && (first || further);
         if leaves {
             self.flights.push(home);
-            self.boarding = true;
+            self.boarding = Some(home);
         }
         leaves
     }
 
     /// None if the passengers of a call that is back may be told now. Otherwise those of another
-    /// were just told, and it is heard here when they have left: all would leave together and be
-    /// back together, and the server and this client would wait for each other in turn. The call
-    /// has to board, or to land.
+    /// were just told, and it is heard here when they have left: if they are many, all would leave
+    /// together and be back together, and the server and this client would wait for each other in
+    /// turn. The call has to board, or to land.
     pub(super) fn may_tell(&mut self, home: Id) -> Option<oneshot::Receiver<()>> {
-        let few = self.seated <= 2 * SEATS_MIN;
-        match self.telling {
-            _ if few => None,
-            Some(other) if other == home => {
-                let (tell, told) = oneshot::channel();
-                self.to_tell.push_back(tell);
-                Some(told)
-            }
-            // That one may belong to a runtime that does not turn.
-            Some(_) => None,
-            None => {
-                self.telling = Some(home);
-                None
-            }
+        // Another runtime may not turn.
+        if self.seated > 2 * SEATS_MIN && self.back.contains(&home) {
+            let (tell, told) = oneshot::channel();
+            self.to_tell.push_back((home, tell));
+            return Some(told);
         }
+        self.back.push(home);
+        None
     }
 
-    /// Those who go into a call, whose last passengers are back. If there are none, it has landed:
-    /// also if those who wait are few and can go with another call of the same runtime.
-    pub(super) fn board(&mut self, home: Id, back: usize) -> Cabin {
-        self.boarding = false;
+    /// Those who go into a new call. If there are none, it has landed.
+    pub(super) fn board(&mut self, home: Id) -> Cabin {
+        self.boarding = None;
+        self.fill_or_land(home)
+    }
+
+    /// Those who go into a call whose last passengers were told. If there are none, it has landed:
+    /// also if those who wait are few and can go with another one. On a runtime of one thread that
+    /// is any other that is back: it boards after this one.
+    pub(super) fn board_again(&mut self, home: Id, back: usize, one_thread: bool) -> Cabin {
         self.seated -= back;
-        self.told();
-        let others = self.flights.iter().filter(|flight| **flight == home).count() > 1;
-        if others && self.waiting() < self.share() {
-            self.forget(home);
+        if self.told(home) && one_thread {
+            forget(&mut self.flights, home);
             return Cabin::default();
         }
-        let cabin = self.fill_cabin();
-        self.seated += cabin.len();
-        if cabin.len() == 0 {
-            self.forget(home);
-        }
-        cabin
+        self.fill_or_land(home)
     }
 
     /// A call is over without having boarded again.
-    pub(super) fn land(&mut self, home: Id, seated: usize) {
-        self.boarding = false;
+    pub(super) fn land(&mut self, home: Id, seated: usize, told: bool) {
+        self.boarding = self.boarding.filter(|boarding| *boarding != home);
         self.seated -= seated;
-        self.told();
-        self.forget(home);
+        if told {
+            self.told(home);
+        }
+        forget(&mut self.flights, home);
     }
 
-    /// Whoever was about to leave may never do: the next who comes leaves instead.
-    pub(super) fn rely_on_nobody(&mut self) {
-        self.boarding = false;
+    fn fill_or_land(&mut self, home: Id) -> Cabin {
+        let others = self.flights.iter().filter(|flight| **flight == home).count() > 1;
+        let wait = others && self.waiting() < self.share();
+        let cabin = if wait { Cabin::default() } else { self.fill_cabin() };
+        self.seated += cabin.len();
+        if cabin.len() == 0 {
+            forget(&mut self.flights, home);
+        }
+        cabin
     }
 
     /// Those who go into one call, first those who let go. Whoever has left meanwhile stays out.
@@ -168,17 +174,6 @@ impl Gate {
         Cabin { releases, asks }
     }
 
-    /// A few may go with whatever there is. Beyond that it has to be worth a call of its own, or
-    /// waits for one that comes back.
-    fn may_leave(&self) -> bool {
-        let flights_max = match self.waiting() {
-            0 => 0,
-            waiting if waiting < self.share().max(SEATS_MIN) => SMALL_FLIGHTS_MAX,
-            _ => FLIGHTS_MAX,
-        };
-        self.under_way() < flights_max
-    }
-
     fn under_way(&self) -> usize {
         self.alone + self.flights.len()
     }
@@ -187,23 +182,44 @@ impl Gate {
         self.asks.len() + self.releases.len()
     }
 
+    fn around(&self) -> usize {
+        self.seated + self.waiting()
+    }
+
     /// How many of all who are around make up a call.
     fn share(&self) -> usize {
-        (self.seated + self.waiting()).div_ceil(SHARES).min(SEATS_MAX)
+        self.around().div_ceil(SHARES).min(SEATS_MAX)
     }
 
-    /// One call of that runtime is not under way any more.
-    fn forget(&mut self, home: Id) {
-        if let Some(at) = self.flights.iter().position(|flight| *flight == home) {
-            self.flights.swap_remove(at);
+    /// True if those who wait are worth a call although others are under way.
+    fn are_worth_it(&self) -> bool {
+        let least = if self.around() < SEATS_MIN { 1 } else { WORTH_IT };
+        self.waiting() >= self.share().max(least)
+    }
+
+    /// A call that is back leaves or is over. True if the passengers of another one were told
+    /// meanwhile; otherwise the next of its runtime may tell its own.
+    fn told(&mut self, home: Id) -> bool {
+        forget(&mut self.back, home);
+        if self.back.contains(&home) {
+            return true;
         }
+        while let Some(at) = self.to_tell.iter().position(|(waits, _)| *waits == home)
+            && let Some((_, tell)) = self.to_tell.remove(at)
+        {
+            if tell.send(()).is_ok() {
+                self.back.push(home);
+                break;
+            }
+        }
+        false
     }
+}
 
-    /// The passengers of a call have left again: the next may tell its own.
-    fn told(&mut self) {
-        let next =
-            std::iter::from_fn(|| self.to_tell.pop_front()).any(|tell| tell.send(()).is_ok());
-        self.telling = self.telling.filter(|_| next);
+/// Takes one call of that runtime off the list.
+fn forget(calls: &mut Vec<Id>, home: Id) {
+    if let Some(at) = calls.iter().position(|call| *call == home) {
+        calls.swap_remove(at);
     }
 }
 
@@ -234,12 +250,17 @@ impl Cabin {
         self.releases.len() + self.asks.len()
     }
 
+    /// How many let go, and how many ask.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.releases.len(), self.asks.len())
+    }
+
     pub(super) fn ids(&self) -> impl Iterator<Item = ClaimId> {
         let released = self.releases.iter().map(|release| release.id);
         released.chain(self.asks.iter().map(|ask| ask.id))
     }
 
-    /// Adds `KEYS` and `ARGV` of many.lua.
+    /// Adds `KEYS` and `ARGV` of many_names.lua.
     pub(super) fn fill(&self, cmd: &mut Cmd, fence: &str, fence_life_ms: u64) {
         cmd.arg(self.len() + 1).arg(fence);
         let released = self.releases.iter().map(|release| &release.main);
@@ -299,74 +320,119 @@ mod tests {
         let home = rt.handle().id();
         let (_heard, called) = come(&mut gate, 5, home);
         assert_eq!(called, 1);
-        assert_eq!(gate.board(home, 0).len(), 5);
+        assert_eq!(gate.board(home).len(), 5);
     }
 
     #[test]
-    fn a_call_takes_a_third_of_all() {
+    fn a_call_takes_a_quarter_of_all() {
         let (mut gate, rt) = (Gate::default(), runtime());
         let home = rt.handle().id();
         let (_heard, _) = come(&mut gate, 60, home);
-        for left in [40, 20, 0] {
-            assert_eq!(gate.board(home, 0).len(), 20);
+        for left in [45, 30, 15, 0] {
+            assert_eq!(gate.board(home).len(), 15);
             assert_eq!(gate.waiting(), left);
             assert_eq!(gate.call(home), left > 0);
         }
+    }
+
+    /// So many under way from this runtime, and nobody waits.
+    fn under_way(gate: &mut Gate, many: usize, home: Id) -> Vec<Heard> {
+        let (heard, _) = come(gate, many, home);
+        while gate.waiting() > 0 {
+            gate.board(home);
+            gate.call(home);
+        }
+        heard
     }
 
     #[test]
     fn few_wait_for_another_call_of_their_runtime() {
         let (mut gate, rt) = (Gate::default(), runtime());
         let home = rt.handle().id();
-        let (_heard, _) = come(&mut gate, 60, home);
-        for _ in 0..3 {
-            gate.board(home, 0);
-            gate.call(home);
-        }
+        let _heard = under_way(&mut gate, 60, home);
         let (_few, called) = come(&mut gate, 5, home);
-        assert_eq!(called, 1, "three are under way: one more may go with whatever there is");
-        assert_eq!(gate.board(home, 20).len(), 0, "too few, and others are under way");
+        assert_eq!(called, 0, "not worth a call of their own");
+        assert!(gate.may_tell(home).is_none());
+        assert_eq!(gate.board_again(home, 15, false).len(), 0, "nor the one that is back");
         assert_eq!(gate.waiting(), 5);
-        let (_more, _) = come(&mut gate, 12, home);
-        assert_eq!(gate.board(home, 20).len(), 13, "a third of 37, with the next that is back");
+        let (_more, called) = come(&mut gate, 12, home);
+        assert_eq!(called, 1, "a quarter of all is");
+        assert!(gate.may_tell(home).is_none());
+        assert_eq!(gate.board_again(home, 15, false).len(), 12, "a quarter of those who are left");
     }
 
     #[test]
     fn nobody_waits_for_the_call_of_another_runtime_or_for_one_that_went_by_itself() {
         let (mut gate, here, there) = (Gate::default(), runtime(), runtime());
         let (home, foreign) = (here.handle().id(), there.handle().id());
-        let (_theirs, _) = come(&mut gate, 30, foreign);
-        assert!(gate.board(foreign, 0).len() > 0);
-        assert!(gate.board(foreign, 0).len() > 0);
+        assert!(gate.leave_alone());
+        let _theirs = under_way(&mut gate, 30, foreign);
+        let (_next, called) = come(&mut gate, 1, foreign);
+        assert_eq!(called, 0);
+        // That runtime may not turn from here on.
         let (_ours, called) = come(&mut gate, 2, home);
         assert_eq!(called, 1);
-        assert!(gate.board(home, 0).len() > 0, "that runtime may not turn");
-
-        let mut gate = Gate::default();
-        assert!(gate.leave_alone());
-        let (_ours, called) = come(&mut gate, 1, home);
-        assert_eq!(called, 1);
-        assert_eq!(gate.board(home, 0).len(), 1, "nobody boards the other");
+        assert_eq!(gate.board(home).len(), 3);
     }
 
     #[test]
-    fn calls_that_are_back_together_tell_one_after_the_other() {
+    fn somebody_about_to_leave_from_another_runtime_is_not_relied_on() {
         let (mut gate, here, there) = (Gate::default(), runtime(), runtime());
         let (home, foreign) = (here.handle().id(), there.handle().id());
-        let (_heard, _) = come(&mut gate, 60, home);
-        gate.board(home, 0);
-        gate.call(home);
-        gate.board(home, 0);
+        let (_theirs, called) = come(&mut gate, 1, foreign);
+        assert_eq!(called, 1);
+        let (_ours, called) = come(&mut gate, 1, home);
+        assert_eq!(called, 1);
+    }
+
+    #[test]
+    fn large_calls_that_are_back_together_tell_one_after_the_other() {
+        let (mut gate, here, there) = (Gate::default(), runtime(), runtime());
+        let (home, foreign) = (here.handle().id(), there.handle().id());
+        let _heard = under_way(&mut gate, 60, home);
         assert!(gate.may_tell(home).is_none());
         let mut second = gate.may_tell(home).expect("the first was just told");
         let gone = gate.may_tell(home);
         let mut third = gate.may_tell(home).expect("the first was just told");
         drop(gone);
         assert!(gate.may_tell(foreign).is_none(), "a runtime that does not turn holds nobody up");
-        gate.board(home, 20);
+        let (_back, _) = come(&mut gate, 15, home);
+        assert_eq!(gate.board_again(home, 15, false).len(), 15);
         assert!(second.try_recv().is_ok());
         assert!(third.try_recv().is_err());
-        gate.land(home, 20);
+        gate.land(home, 15, true);
         assert!(third.try_recv().is_ok());
+        gate.land(home, 15, true);
+        assert!(gate.may_tell(home).is_none(), "all turns are over");
+    }
+
+    #[test]
+    fn small_calls_that_are_back_together_become_one_on_one_thread() {
+        let (mut gate, rt) = (Gate::default(), runtime());
+        let home = rt.handle().id();
+        let (_two, _) = come(&mut gate, 2, home);
+        gate.board(home);
+        let (_other_two, called) = come(&mut gate, 2, home);
+        assert_eq!(called, 1, "hardly anybody is around");
+        gate.board(home);
+        assert!(gate.may_tell(home).is_none());
+        assert!(gate.may_tell(home).is_none());
+        let (_back, _) = come(&mut gate, 2, home);
+        assert_eq!(gate.board_again(home, 2, true).len(), 0, "the other one boards after it");
+        let (_back, _) = come(&mut gate, 2, home);
+        assert_eq!(gate.board_again(home, 2, true).len(), 4);
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_leaves_nothing_behind() {
+        let (mut gate, rt) = (Gate::default(), runtime());
+        let home = rt.handle().id();
+        let (_heard, _) = come(&mut gate, 3, home);
+        gate.land(home, 0, false);
+        let (_more, called) = come(&mut gate, 1, home);
+        assert_eq!(called, 1, "nobody waits for the one that is gone");
+        assert_eq!(gate.board(home).len(), 4);
+        gate.land(home, 4, false);
+        assert_eq!((gate.under_way(), gate.around()), (0, 0));
     }
 }

@@ -313,13 +313,22 @@ pub(super) fn fences(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Op
     fences.filter(|fences| fences.len() == claims).ok_or_else(|| garbled(value))
 }
 
-/// What many_acquire.lua answers for so many claims, the first of which has this id: the fence of
-/// all who were granted, or none for each who is not the usual case.
-pub(super) fn many(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
+/// What many_names.lua says is answered for so many who let go and so many who ask, the first of
+/// whom has this id: the fence of all who were granted, or none for each who is left alone.
+pub(super) fn many(
+    id: ClaimId,
+    (releases, asks): (usize, usize),
+    value: &Value,
+) -> Result<Vec<Option<u64>>, Fault> {
     let text = as_str(value)?;
     let read = || {
         let mut words = words_for(id, &text)?;
-        let mut all = vec![Some(words.next()?.parse().ok()?); claims];
+        let counted: usize = words.next()?.parse().ok()?;
+        let fence: u64 = words.next()?.parse().ok()?;
+        if counted != releases || (fence == 0) != (asks == 0) {
+            return None;
+        }
+        let mut all = vec![Some(fence); releases + asks];
         for word in words {
             let place: usize = word.parse().ok()?;
             *all.get_mut(place.checked_sub(1)?)? = None;
@@ -368,6 +377,43 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(1)), 1);
         assert_eq!(millis(Duration::from_micros(1_000)), 1);
         assert_eq!(millis(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn an_answer_for_many_tells_of_each() {
+        let id = ClaimId::random().unwrap();
+        let told = |rest: &str, counts| {
+            many(id, counts, &Value::BulkString(format!("{} {rest}", id.reveal()).into()))
+        };
+        assert_eq!(told("2 7", (2, 1)).unwrap(), [Some(7); 3]);
+        assert_eq!(told("2 7 3 1", (2, 1)).unwrap(), [None, Some(7), None]);
+        assert_eq!(told("1 0", (1, 0)).unwrap(), [Some(0)]);
+        for (rest, counts) in [
+            ("1 7", (2, 1)),
+            ("2 0", (2, 1)),
+            ("2 7", (2, 0)),
+            ("2 7 0", (2, 1)),
+            ("2 7 4", (2, 1)),
+            ("2 7 x", (2, 1)),
+            ("2", (2, 1)),
+            ("", (2, 1)),
+        ] {
+            assert!(told(rest, counts).is_err(), "{rest:?}");
+        }
+        let other = ClaimId::random().unwrap().reveal();
+        assert!(many(id, (0, 1), &Value::BulkString(format!("{other} 0 7").into())).is_err());
+    }
+
+    #[test]
+    fn an_answer_for_renewals_tells_of_each() {
+        let id = ClaimId::random().unwrap();
+        let told = |rest: &str| {
+            fences(id, 2, &Value::BulkString(format!("{} {rest}", id.reveal()).into()))
+        };
+        assert_eq!(told("7 0").unwrap(), [Some(7), None]);
+        for rest in ["7", "7 8 9", "7 x", ""] {
+            assert!(told(rest).is_err(), "{rest:?}");
+        }
     }
 
     #[test]

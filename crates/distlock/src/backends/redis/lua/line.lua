@@ -13,7 +13,7 @@ local function join_line(claim, ticket, place, leaving, worth)
   if call('ZADD', queue_x, 'NX', ticket, claim) == 0 then
     return false
   end
-  local capacity = string.match(ARGV[5], '\n(%d+)$')
+  local capacity = string.match(ARGV[5], '%d+$', -10) -- it has ten digits at most
   local text = ARGV[5] .. '\n' .. capacity .. '\n' .. now_text .. '\n\n' .. ARGV[7]
   local sum, own = summand(client, claim, ticket)
   local settled = sum == leaving

@@ -5,14 +5,14 @@
 --       Side keys are called after them.
 -- ARGV  1 how many are released, 2 how long the fence counter lives on, in ms, 3 the ask of all who
 --       ask as in acquire_free.lua, 4 their ttl; then the claim ids of all, a space behind each.
--- Returns, as words, the first claim id, the fence of all who are granted (0 if nobody asks: fences
--- only have to grow from one holder of a key to the next), and the places in the call, from 1 on, of
--- those who are left alone.
+-- Returns, as words, the first claim id, how many were to be released, the fence of all who are
+-- granted (fences only have to grow from one holder of a key to the next) or 0 if nobody asks, and
+-- the places in the call, from 1 on, of those who are left alone.
 local call, keys, args = redis.call, KEYS, ARGV
 local fence_key, fence_life, one_counter = keys[1], args[2], true
 local releases = tonumber(args[1])
 local asks = #keys - 1 - releases
-local answer, sides = args[5], {}
+local sides, left_alone = {}, {}
 
 for i = 1, releases do
   sides[i] = keys[1 + i] .. ':d'
@@ -22,4 +22,3 @@ for i = 1, asks do
   sides[at - 1], sides[at] = main .. ':d', main .. ':x'
 end
 local all_plain = call('EXISTS', unpack(sides)) == 0
-local left_alone = {}

@@ -26,7 +26,7 @@ if releases > 0 then
 end
 
 local function answer_with(fence)
-  return table.concat({ answer .. fence, unpack(left_alone) }, ' ')
+  return table.concat({ args[5] .. args[1], fence, unpack(left_alone) }, ' ')
 end
 
 if asks == 0 then
