@@ -19,3 +19,4 @@ mod relay;
 mod server;
 mod shared;
 mod support;
+mod together;
