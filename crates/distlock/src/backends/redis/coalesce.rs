@@ -256,11 +256,11 @@ impl Slot {
             None => Ok(Vec::new()),
         });
         let turn = lock(&inner.together.gate).may_tell(self.home);
-        self.told = match turn {
-            // Nobody hands it over only if there is no gate any more.
-            Some(turn) => turn.await.is_ok(),
-            None => true,
-        };
+        if let Some(turn) = turn {
+            // The gate lives as long as this call, and hands over every turn.
+            let _ = turn.await;
+        }
+        self.told = true;
         match numbers {
             Ok(numbers) => {
                 let mut numbers = numbers.into_iter();

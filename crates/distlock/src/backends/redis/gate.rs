@@ -129,7 +129,7 @@ impl Gate {
     /// Those who go into a new call. If there are none, it has landed.
     pub(super) fn board(&mut self, home: Id) -> Cabin {
         self.boarding = None;
-        self.fill_or_land(home)
+        self.fill_or_land(home, false)
     }
 
     /// Those who go into a call whose last passengers were told. If there are none, it has landed:
@@ -137,11 +137,8 @@ impl Gate {
     /// is any other that is back: it boards after this one.
     pub(super) fn board_again(&mut self, home: Id, back: usize, one_thread: bool) -> Cabin {
         self.seated -= back;
-        if self.told(home) && one_thread {
-            forget(&mut self.flights, home);
-            return Cabin::default();
-        }
-        self.fill_or_land(home)
+        let another_boards = self.told(home) && one_thread;
+        self.fill_or_land(home, another_boards)
     }
 
     /// A call is over without having boarded again.
@@ -154,10 +151,10 @@ impl Gate {
         forget(&mut self.flights, home);
     }
 
-    fn fill_or_land(&mut self, home: Id) -> Cabin {
+    fn fill_or_land(&mut self, home: Id, another_boards: bool) -> Cabin {
         let others = self.flights.iter().filter(|flight| **flight == home).count() > 1;
-        let wait = others && self.waiting() < self.share();
-        let cabin = if wait { Cabin::default() } else { self.fill_cabin() };
+        let few = others && self.waiting() < self.share();
+        let cabin = if another_boards || few { Cabin::default() } else { self.fill_cabin() };
         self.seated += cabin.len();
         if cabin.len() == 0 {
             forget(&mut self.flights, home);
@@ -314,6 +311,16 @@ mod tests {
         (heard.collect(), called)
     }
 
+    /// So many under way from this runtime, and nobody waits.
+    fn under_way(gate: &mut Gate, many: usize, home: Id) -> Vec<Heard> {
+        let (heard, _) = come(gate, many, home);
+        while gate.waiting() > 0 {
+            gate.board(home);
+            gate.call(home);
+        }
+        heard
+    }
+
     #[test]
     fn who_comes_while_somebody_is_about_to_leave_goes_along() {
         let (mut gate, rt) = (Gate::default(), runtime());
@@ -333,16 +340,6 @@ mod tests {
             assert_eq!(gate.waiting(), left);
             assert_eq!(gate.call(home), left > 0);
         }
-    }
-
-    /// So many under way from this runtime, and nobody waits.
-    fn under_way(gate: &mut Gate, many: usize, home: Id) -> Vec<Heard> {
-        let (heard, _) = come(gate, many, home);
-        while gate.waiting() > 0 {
-            gate.board(home);
-            gate.call(home);
-        }
-        heard
     }
 
     #[test]
