@@ -1,7 +1,8 @@
 //! The name of a resource, validated once.
 
 use std::fmt;
-use std::sync::Arc;
+
+use smol_str::SmolStr;
 
 use crate::Invalid;
 
@@ -19,7 +20,8 @@ use crate::Invalid;
 /// # Ok::<(), distlock_core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(Arc<str>);
+// Most names are short: then they lie where the key does, and to pass them on counts no owners.
+pub struct Key(SmolStr);
 
 impl Key {
     /// The longest key, in bytes.
@@ -38,7 +40,7 @@ impl Key {
         if name.len() > Self::LEN_MAX {
             return Err(Invalid::new("key", name, "must be at most 512 bytes long"));
         }
-        Ok(Self(name.into()))
+        Ok(Self(SmolStr::new(name)))
     }
 
     /// The name as it was given.

@@ -75,12 +75,15 @@ impl Table {
                 return self.lose(slot, Reason::Gone, effects);
             }
             (Asked::Ttl, Err(_)) => {
+                hold.set_failing(true);
                 if lease.failed(now) {
                     effects.push(Effect::AtRisk(Arc::clone(hold)));
                 }
             }
         }
-        let next = match hold.valid_until().map(|until| lease.due(now, until)) {
+        let until = hold.valid_until();
+        lease.valid_until = until.unwrap_or(now);
+        let next = match until.map(|until| lease.due(now, until)) {
             Ok(Due::Later(at)) => at,
             // Whatever is due is done with all that is due now.
             _ => now,

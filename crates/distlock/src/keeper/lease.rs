@@ -17,6 +17,8 @@ pub(super) struct Lease {
     /// Those of the hold, here as well: so a renewal has nothing to look up elsewhere.
     pub(super) settings: Arc<Settings>,
     next: Moment,
+    /// The hold is valid until then or later, or has ended: a copy, for the same reason.
+    pub(super) valid_until: Moment,
     /// When the hold must end, renewed or not.
     ends: Option<Moment>,
     /// When the latest renewal that was confirmed had been sent.
@@ -38,10 +40,22 @@ pub(super) enum Due {
 
 impl Lease {
     /// A claim granted at `since`, whose first renewal is wanted at `next`.
-    pub(super) fn new(settings: &Arc<Settings>, since: Moment, next: Moment) -> Self {
+    pub(super) fn new(
+        settings: &Arc<Settings>,
+        since: Moment,
+        next: Moment,
+        valid_until: Moment,
+    ) -> Self {
         let ends = settings.max_hold.map(|max_hold| since.after(max_hold));
-        let (settings, confirmed_at) = (Arc::clone(settings), Moment::ORIGIN);
-        Self { settings, next, ends, confirmed_at, in_flight: false, faulted: false }
+        Self {
+            settings: Arc::clone(settings),
+            next,
+            valid_until,
+            ends,
+            confirmed_at: Moment::ORIGIN,
+            in_flight: false,
+            faulted: false,
+        }
     }
 
     /// The time between two renewals.
@@ -115,7 +129,7 @@ mod tests {
     fn lease(ttl_ms: u64) -> Lease {
         let options = Options::default().ttl(Duration::from_millis(ttl_ms)).renew_at(0.5);
         let settings = Arc::new(options.check().unwrap());
-        Lease::new(&settings, AT(0), AT(0).after(settings.renew_every))
+        Lease::new(&settings, AT(0), AT(0).after(settings.renew_every), AT(ttl_ms))
     }
 
     #[test]
@@ -178,7 +192,8 @@ mod tests {
     #[test]
     fn a_hold_ends_at_max_hold_with_a_reason_of_its_own() {
         let options = Options::default().max_hold(Duration::from_millis(100));
-        let lease = Lease::new(&Arc::new(options.check().unwrap()), AT(0), AT(10_000));
+        let settings = Arc::new(options.check().unwrap());
+        let lease = Lease::new(&settings, AT(0), AT(10_000), AT(30_000));
         assert_eq!(lease.due(AT(0), AT(30_000)), Due::Later(AT(100)));
         assert_eq!(lease.due(AT(100), AT(30_000)), Due::Lose(Reason::MaxHold));
     }

@@ -222,7 +222,7 @@ impl Keeper {
     pub(crate) fn hold(&self, grant: &Grant, settings: &Arc<Settings>) -> Result<Arc<Hold>, Error> {
         let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
         let hold = Arc::new(Hold::new(grant, Arc::clone(settings), clock, observer));
-        let lease = Lease::new(settings, hold.since, grant.renew_at);
+        let lease = Lease::new(settings, hold.since, grant.renew_at, grant.until);
         let ends = settings.max_hold.map_or(grant.until, |max_hold| hold.since.after(max_hold));
         let first = grant.renew_at.min(grant.until).min(ends);
         let kind =
@@ -367,8 +367,8 @@ impl Keeper {
 
     fn undrained(&self, elapsed: tokio::time::error::Elapsed) -> Error {
         let source = Fault::transient("release everything in time", elapsed);
-        match self.table().entries().next().and_then(Entry::key) {
-            Some(key) => Error::ReleaseUncertain { key: key.clone(), source },
+        match self.table().entries().next() {
+            Some(entry) => Error::ReleaseUncertain { key: entry.key.clone(), source },
             None => Error::Backend(source),
         }
     }

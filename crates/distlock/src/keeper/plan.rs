@@ -10,8 +10,9 @@ use super::timers::Slot;
 use crate::Reason;
 use crate::observe::Wake;
 
-/// How many held claims go into one call. A store that runs it as one script is blocked for it.
-pub(super) const RENEWALS_MAX: usize = 100;
+/// How many held claims go into one call, and share its fate. What a store does in one go is for
+/// its driver to bound.
+pub(super) const RENEWALS_MAX: usize = 500;
 
 /// What became of a place in the queue.
 #[derive(Clone, Debug)]

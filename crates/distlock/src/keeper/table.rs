@@ -1,6 +1,7 @@
 //! Every claim in hand and when it is due: what the keeper knows, without doing anything.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::latch::End;
 use super::lease::{Due, Lease};
 use super::leaving::Leaving;
 use super::place::Place;
-use super::plan::{Batch, Effect, Effects, LastFault, Plan, RENEWALS_MAX, Verdict};
+use super::plan::{Effect, Effects, LastFault, Plan, Verdict};
 use super::timers::{Slot, Timers};
 use crate::Reason;
 
@@ -32,19 +33,8 @@ const NEVER: Moment = Moment::from_micros(u64::MAX);
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: ClaimId,
-    /// None while it is lent to the renewal of a hold, which knows its key as well. To count the
-    /// owners of ten thousand keys up and down would take longer than to send them.
-    key: Option<Key>,
+    pub(super) key: Key,
     pub(super) kind: Kind,
-}
-
-impl Entry {
-    pub(super) fn key(&self) -> Option<&Key> {
-        match &self.kind {
-            Kind::Held { hold, .. } => Some(&hold.claim.key),
-            Kind::Waiting(_) | Kind::Leaving(_) => self.key.as_ref(),
-        }
-    }
 }
 
 /// What a claim in hand is doing.
@@ -80,9 +70,6 @@ impl Waiter {
         }
     }
 }
-
-/// Until when a claim that is held is valid, or how it has ended.
-type State = Option<Result<Moment, End>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -123,7 +110,7 @@ impl Table {
         };
         self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
         let id = claim.id;
-        let slot = self.entries.insert(Entry { id, key: Some(claim.key), kind });
+        let slot = self.entries.insert(Entry { id, key: claim.key, kind });
         self.slots.insert(id, slot);
         self.timers.set(slot, at);
     }
@@ -189,16 +176,16 @@ impl Table {
         }
     }
 
+    /// True if something is due before the keeper would look again by itself.
+    pub(super) fn is_pressing(&self) -> bool {
+        self.timers.soonest().is_some_and(|soonest| soonest < self.wake_at)
+    }
+
     /// Everything that is due at `now`.
     pub(super) fn plan(&mut self, now: Moment, nap: Duration, busy: bool) -> Plan {
         let mut plan = Plan { made_at: now, ..Plan::default() };
-        for some in self.timers.take_due(now).chunks(RENEWALS_MAX) {
-            // Holds lie all over the memory: to look at many of them without doing anything else
-            // takes hardly longer than to look at one.
-            let states: Vec<_> = some.iter().map(|slot| self.state(*slot)).collect();
-            for (slot, state) in some.iter().zip(states) {
-                self.serve(*slot, state, now, &mut plan);
-            }
+        for slot in self.timers.take_due(now) {
+            self.serve(slot, now, &mut plan);
         }
         if !plan.renewals.is_empty() || !plan.heartbeats.is_empty() {
             self.join_others(now, &mut plan);
@@ -234,8 +221,7 @@ impl Table {
             }
             Entry { kind: Kind::Waiting(Waiter { place, .. }), key, .. } => {
                 let soon = !plan.heartbeats.is_empty() && place.can_join(now);
-                let beats = |key: &Key| keys.contains(key);
-                soon || place.can_join_its_key(now) && key.as_ref().is_some_and(beats)
+                soon || place.can_join_its_key(now) && keys.contains(key)
             }
             Entry { kind: Kind::Leaving(_), .. } => false,
         };
@@ -253,27 +239,30 @@ impl Table {
             if let Some(Entry { kind: Kind::Waiting(waiter), key, .. }) = self.entries.get(*slot)
                 && waiter.place.beats(now)
             {
-                keys.extend(key.clone());
+                keys.insert(key.clone());
                 longest = longest.max(waiter.place.interval());
             }
         }
         (keys, longest)
     }
 
-    fn state(&self, slot: Slot) -> State {
-        match &self.entries.get(slot)?.kind {
-            Kind::Held { hold, .. } => Some(hold.valid_until()),
+    /// Has those who hold ready for what is to be done with them. They lie all over the memory: to
+    /// look at many without doing anything else takes hardly longer than to look at one.
+    pub(super) fn look_at(&self, slots: impl Iterator<Item = Slot>) {
+        let held = |slot| match &self.entries.get(slot)?.kind {
+            Kind::Held { hold, .. } => Some(hold.valid_until().is_ok()),
             Kind::Waiting(_) | Kind::Leaving(_) => None,
-        }
+        };
+        black_box(slots.filter_map(held).filter(|held| *held).count());
     }
 
     /// A claim's timer has run out: does what is due for it and sets the next timer.
-    fn serve(&mut self, slot: Slot, state: State, now: Moment, plan: &mut Plan) {
+    fn serve(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
         let Some(entry) = self.entries.get(slot) else { return };
         let due = match &entry.kind {
-            Kind::Held { lease, .. } => match state {
-                Some(Ok(until)) => lease.due(now, until),
-                _ => {
+            Kind::Held { hold, lease, .. } => match valid_until(hold, lease, now) {
+                Ok(until) => lease.due(now, until),
+                Err(_) => {
                     let id = entry.id;
                     self.remove(&id);
                     return;
@@ -292,20 +281,18 @@ impl Table {
     /// Sends what keeps a claim alive, or lets go of it.
     fn send(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
-        let key = match &entry.kind {
-            Kind::Held { hold, .. } => entry.key.take().or_else(|| Some(hold.claim.key.clone())),
-            Kind::Waiting(_) | Kind::Leaving(_) => entry.key.clone(),
-        };
-        let Some(key) = key else { return };
-        let claim = Claim::new(key, entry.id);
+        let claim = Claim::new(entry.key.clone(), entry.id);
         let next = match &mut entry.kind {
             Kind::Held { hold, lease, weight, .. } => {
-                let until = hold.valid_until().unwrap_or(now);
+                let until = valid_until(hold, lease, now).unwrap_or(now);
                 let patience = lease.patience(now, until);
+                if patience >= until.since(now) {
+                    // Should there be no answer, the lease ends before anybody hears of that.
+                    hold.set_failing(true);
+                }
                 let mut renewal = Renewal::hold(claim, lease.settings.lease());
                 renewal.weight = *weight;
                 plan.renew(renewal, (slot, patience));
-                hold.set_failing(true);
                 lease.sent();
                 match lease.due(now, until) {
                     Due::Later(at) => Some(at),
@@ -325,18 +312,6 @@ impl Table {
             }
         };
         self.set_timer(slot, next);
-    }
-
-    /// A call is over: the claims that are still there get their keys back.
-    pub(super) fn take_back(&mut self, batch: Batch) {
-        for (renewal, (slot, _)) in batch.renewals.into_iter().zip(batch.senders) {
-            match self.entries.get_mut(slot) {
-                Some(entry) if entry.id == renewal.claim.id => {
-                    entry.key.get_or_insert(renewal.claim.key);
-                }
-                _ => {}
-            }
-        }
     }
 
     pub(super) fn lose(&mut self, slot: Slot, reason: Reason, effects: &mut Effects) {
@@ -367,6 +342,12 @@ impl Table {
             *weight = Some(to);
         }
     }
+}
+
+/// Until when a hold is valid, or how it has ended. A look at the hold itself, which lies elsewhere
+/// in the memory, is needed only if it may be over.
+fn valid_until(hold: &Hold, lease: &Lease, now: Moment) -> Result<Moment, End> {
+    if lease.valid_until > now { Ok(lease.valid_until) } else { hold.valid_until() }
 }
 
 fn waiter(entry: Entry) -> Option<Waiter> {

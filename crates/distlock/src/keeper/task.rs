@@ -15,13 +15,17 @@ use tokio::runtime::Id;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::plan::{Asked, Batch, Effect, Effects, Plan, RENEWALS_MAX, Sender};
+use super::plan::{Asked, Batch, Effect, Effects, Plan, Sender};
 use super::{Keeper, RELEASE_MAX};
 use crate::sync::lock;
 
 /// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
 /// driver sends one heartbeat per key for them all.
 const HEARTBEATS_MAX: usize = 10_000;
+
+/// How many answers the table is told of at a time: few enough to be still at hand when it looks at
+/// them the second time.
+const TOLD_AT_ONCE: usize = 64;
 
 /// How long an answer that nobody waits for any more is listened for.
 const LATE_ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -131,7 +135,7 @@ async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment)
     let mut silent = Silent::new(&batch.senders);
     let call = Call { keeper: &keeper, batch: &batch, asked, sent_at };
     let mut answers = keeper.backend.renew(&batch.renewals).fuse();
-    let mut told = Vec::with_capacity(batch.renewals.len().min(RENEWALS_MAX));
+    let mut told = Vec::with_capacity(batch.renewals.len().min(TOLD_AT_ONCE));
     loop {
         // With nobody left to be impatient, late answers are still waited for: they count from when
         // they were asked for, and a driver that gives up by itself knows why.
@@ -141,32 +145,31 @@ async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment)
         match (tokio::time::timeout(left, some_of(&mut answers, &mut told)).await, first) {
             (Ok(true), _) => {
                 told.iter().for_each(|(index, _)| silent.heard(*index));
-                call.report(told.drain(..));
+                call.report(&mut told);
             }
             (Ok(false), _) | (Err(_), None) => break,
             (Err(_), Some((_, index))) => {
                 silent.heard(index);
-                call.report([(index, Err(Fault::transient("renew in time", "no answer")))]);
+                call.report(&mut vec![(
+                    index,
+                    Err(Fault::transient("renew in time", "no answer")),
+                )]);
             }
         }
     }
     let why = "the backend did not answer for this claim";
     while let Some((_, index)) = silent.first() {
         silent.heard(index);
-        call.report([(index, Err(Fault::transient("renew", why)))]);
-    }
-    drop(answers);
-    if asked == Asked::Ttl {
-        keeper.table().take_back(batch);
+        call.report(&mut vec![(index, Err(Fault::transient("renew", why)))]);
     }
 }
 
 type Told = (usize, Result<Standing, Fault>);
 
-/// Waits for an answer and takes all that are there with it. False after the last.
+/// Waits for an answer and takes others that are there with it. False after the last.
 async fn some_of(answers: &mut (impl Stream<Item = Told> + Unpin), told: &mut Vec<Told>) -> bool {
     poll_fn(|context| {
-        while told.len() < RENEWALS_MAX {
+        while told.len() < TOLD_AT_ONCE {
             match answers.poll_next_unpin(context) {
                 Poll::Ready(Some(answer)) => told.push(answer),
                 Poll::Ready(None) => break,
@@ -188,7 +191,8 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn report(&self, answers: impl IntoIterator<Item = Told>) {
+    /// Tells the table, and forgets the answers.
+    fn report(&self, answers: &mut Vec<Told>) {
         let (keeper, now) = (self.keeper, self.keeper.clock.now());
         let listened = keeper.observer.is_listened_to();
         let quiet = !listened && !cfg!(feature = "metrics");
@@ -198,7 +202,8 @@ impl Call<'_> {
             Some((renewals.get(index)?, senders.get(index)?.0, answer))
         };
         let mut table = keeper.table();
-        for (renewal, slot, answer) in answers.into_iter().filter_map(known) {
+        table.look_at(answers.iter().filter_map(|(index, _)| Some(senders.get(*index)?.0)));
+        for (renewal, slot, answer) in answers.drain(..).filter_map(known) {
             if listened
                 && self.asked == Asked::Place
                 && let Ok(Standing::Waiting(waiting)) = &answer
@@ -208,10 +213,12 @@ impl Call<'_> {
             let whose = (&renewal.claim.id, slot);
             table.answered(whose, self.asked, self.sent_at, now, answer, &mut effects);
         }
+        // The rest of the batch may take a while.
+        if table.is_pressing() {
+            keeper.wake.notify_one();
+        }
         drop(table);
         keeper.announce(effects);
-        // The rest of the batch may take a while, and something may be due before that.
-        keeper.wake.notify_one();
     }
 }
 
