@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Weak;
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -82,6 +83,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Messages for claims of this client. A push is a shortcut: it may come late, twice or never.
     /// Every stream gets every push from the moment it was made on.
     fn pushes(&self) -> Streaming<'static, Push>;
+
+    /// Lends an ear. Where the answer to a call tells of another claim of this client, all ears
+    /// hear of that at once, as a part of the call, and the streams do not. What comes by itself
+    /// goes to the streams as ever. A driver whose answers tell nothing more has no use for ears.
+    fn lend(&self, ear: Weak<dyn Ear>);
+}
+
+/// Whoever wants to hear without a task in between.
+pub trait Ear: fmt::Debug + Send + Sync {
+    /// Hears of a claim. Whoever makes a call pays for this: it must be quick, and must not call.
+    fn hear(&self, push: Push);
 }
 
 /// What a backend can do.

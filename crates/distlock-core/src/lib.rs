@@ -26,7 +26,9 @@ mod written;
 
 pub use answer::{Answer, Busy, Confirmed, Holder, Outcome, Standing, Waiting};
 pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
-pub use backend::{Backend, Capabilities, Health, NodeHealth, NodeState, Pending, Push, Streaming};
+pub use backend::{
+    Backend, Capabilities, Ear, Health, NodeHealth, NodeState, Pending, Push, Streaming,
+};
 pub use claim::{Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
 pub use fault::{Fault, FaultKind, NoQuorum};
 pub use invalid::Invalid;

@@ -5,12 +5,12 @@ mod fate;
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Ear, Fault, Health, How, Key, Outcome,
+    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -296,4 +296,6 @@ impl Backend for Faulty {
             copies.collect::<FuturesUnordered<_>>()
         }))
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }

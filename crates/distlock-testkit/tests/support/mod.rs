@@ -3,12 +3,13 @@
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Fault, Health, How, Key,
-    Label, Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Ear, Fault, Health, How,
+    Key, Label, Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
+    Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -148,6 +149,8 @@ impl Backend for Store {
             receiver.recv().await.ok().map(|push| (push, receiver))
         }))
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// A claim on `key` whose id is a number.

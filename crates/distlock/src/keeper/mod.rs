@@ -20,10 +20,10 @@ mod task;
 mod timers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use distlock_core::{Backend, Claim, Clock, Fault, Invalid, Moment, Waiting};
+use distlock_core::{Backend, Claim, Clock, Ear, Fault, Invalid, Moment, Waiting};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -109,7 +109,7 @@ impl Keeper {
         let observer = Arc::new(Observer::new());
         #[cfg(feature = "metrics")]
         let backend = Arc::new(Measured::new(backend, Arc::clone(&observer.meter)));
-        Arc::new(Self {
+        let keeper = Arc::new(Self {
             backend,
             clock,
             observer,
@@ -120,7 +120,10 @@ impl Keeper {
             asking: AtomicUsize::new(0),
             shut: AtomicBool::new(false),
             closed: CancellationToken::new(),
-        })
+        });
+        let ear: Weak<dyn Ear> = Arc::downgrade(&keeper) as _;
+        keeper.backend.lend(ear);
+        keeper
     }
 
     /// Settings with some of them changed, if what they ask for is there.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
+use distlock_core::{Claim, Ear, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -267,6 +267,12 @@ async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
     let mut table = keeper.table();
     table.released(id, keeper.clock.now(), &answer);
     keeper.tell_if_drained(&table);
+}
+
+impl Ear for Keeper {
+    fn hear(&self, push: Push) {
+        pushed(self, push);
+    }
 }
 
 fn pushed(keeper: &Keeper, push: Push) {

@@ -1,12 +1,12 @@
 //! A backend whose calls are timed, and whose renewals are counted.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Ear, Fault, Health, How, Key, Outcome,
+    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -126,5 +126,9 @@ impl Backend for Measured {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.inner.pushes()
+    }
+
+    fn lend(&self, ear: Weak<dyn Ear>) {
+        self.inner.lend(ear);
     }
 }

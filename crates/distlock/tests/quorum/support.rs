@@ -2,13 +2,13 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Clock, Cursor, Fault, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Confirmed, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+    Answer, Ask, Confirmed, Ear, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
 };
 use distlock_testkit::servers::RedisServer;
 use futures_util::{StreamExt, stream};
@@ -176,6 +176,8 @@ impl Backend for Mortal {
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// Nodes on the runtime's clock.

@@ -1,13 +1,13 @@
 //! Stores with a bug in them: a simulation that cannot fail is worthless.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Waiting,
+    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Ear, Fault, Health, How, Key, Outcome,
+    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Waiting,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
@@ -224,4 +224,6 @@ impl Backend for Planted {
         });
         Box::pin(stream::select(pushes, extra))
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }

@@ -1,12 +1,12 @@
 //! A store that remembers which claims were given up, or one that does not.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, How, Key, Outcome, Page, Pending,
-    Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Cursor, Ear, Fault, Health, How, Key, Outcome, Page,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 
 /// What becomes of the claims that were given up.
@@ -80,5 +80,9 @@ impl Backend for Forgetful {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.0.pushes()
+    }
+
+    fn lend(&self, ear: Weak<dyn Ear>) {
+        self.0.lend(ear);
     }
 }

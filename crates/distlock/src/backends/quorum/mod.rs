@@ -19,12 +19,12 @@ mod voice;
 mod vote;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Fault, Health, How,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Ear, Fault, Health, How,
     Invalid, Key, Order, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
     Target,
 };
@@ -326,4 +326,6 @@ impl Backend for Quorum {
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }

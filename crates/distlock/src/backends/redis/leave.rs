@@ -21,7 +21,7 @@ impl<'a> Hearing<'a> {
 
     pub(super) fn heard(mut self, news: Option<Push>) {
         if let (Some(link), Some(news)) = (self.0.take(), news) {
-            link.tell(news);
+            link.whisper(news);
         }
     }
 }
@@ -43,6 +43,7 @@ impl Inner {
         let answer = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await;
         let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
         let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
+        self.riders.tell_all();
         hearing.heard(news);
         outcome
     }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use distlock_core::{Fault, Push};
+use distlock_core::{Ear, Fault, Push};
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::broadcast;
 
@@ -35,6 +35,7 @@ pub(super) struct Link {
     /// Held while dialling, so that a hundred callers make one connection. Counts them.
     dialling: tokio::sync::Mutex<u64>,
     pushes: broadcast::Sender<Push>,
+    ears: Mutex<Arc<[Weak<dyn Ear>]>>,
     push_denied: AtomicBool,
     /// The connection for those who wait for replicas, one at a time.
     apart: tokio::sync::Mutex<Option<Connection>>,
@@ -69,6 +70,7 @@ impl Link {
             current: Arc::default(),
             dialling: tokio::sync::Mutex::new(0),
             pushes: broadcast::channel(PUSHES_MAX).0,
+            ears: Mutex::new(Arc::new([])),
             push_denied,
             apart: tokio::sync::Mutex::new(None),
             channels: Arc::default(),
@@ -89,6 +91,26 @@ impl Link {
 
     pub(super) fn listen(&self) -> broadcast::Receiver<Push> {
         self.pushes.subscribe()
+    }
+
+    /// Adds an ear, and forgets those that are gone.
+    pub(super) fn lend(&self, ear: Weak<dyn Ear>) {
+        let mut ears = lock(&self.ears);
+        let others = ears.iter().filter(|ear| ear.strong_count() > 0).cloned();
+        *ears = others.chain([ear]).collect();
+    }
+
+    /// Tells those who lend an ear what the answer to a call said; without any, those who listen.
+    pub(super) fn whisper(&self, push: Push) {
+        let ears = Arc::clone(&lock(&self.ears));
+        let mut heard = false;
+        for ear in ears.iter().filter_map(Weak::upgrade) {
+            ear.hear(push);
+            heard = true;
+        }
+        if !heard {
+            self.tell(push);
+        }
     }
 
     /// Tells those who listen, as if the server had.

@@ -20,13 +20,13 @@ mod survey;
 mod wire;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Fault, Health, How, Invalid,
-    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
-    Target,
+    Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Ear, Fault, Health, How,
+    Invalid, Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
+    Streaming, Target,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -385,5 +385,9 @@ impl Backend for Redis {
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => None,
             }
         }))
+    }
+
+    fn lend(&self, ear: Weak<dyn Ear>) {
+        self.inner.link.lend(ear);
     }
 }

@@ -6,6 +6,11 @@
 //! meanwhile.
 //!
 //! Only the usual case goes this way, see relay.lua. Otherwise both go by themselves.
+//!
+//! Of those two answers one is urgent: somebody has been let in, and all others wait for that one.
+//! Whoever went along and has to wait is told when the next call is under way and there is nothing
+//! else to do. To wake both at once would also make the runtime wake another of its threads, which
+//! takes longer than what that thread would do.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -21,17 +26,25 @@ use super::script::RELAY;
 use super::{Inner, wire};
 use crate::sync::lock;
 
-/// Those who would go along, by key.
+/// After so long, whoever went along and has not heard anything sees to it himself.
+const UNTOLD_MAX: Duration = Duration::from_millis(2);
+
+/// Those who would go along, by key, and those who did and have yet to be told.
 #[derive(Debug, Default)]
 pub(super) struct Riders {
     on_offer: Mutex<HashMap<Key, Vec<Rider>>>,
+    untold: Mutex<Vec<(Reply, Reached)>>,
 }
 
-/// Somebody who asks, and where he hears the answer; none if he has to go by himself.
+/// What came of going along; none if he has to go by himself.
+type Reached = Result<Option<Answer>, Fault>;
+type Reply = oneshot::Sender<Reached>;
+
+/// Somebody who asks, and where he hears the answer.
 #[derive(Debug)]
 struct Rider {
     ask: Ask,
-    reply: oneshot::Sender<Result<Option<Answer>, Fault>>,
+    reply: Reply,
 }
 
 impl Riders {
@@ -47,6 +60,14 @@ impl Riders {
     /// Nobody takes this one along from now on. False if somebody has.
     fn withdraw(&self, claim: &Claim) -> bool {
         self.remove(&claim.key, |rider| rider.ask.claim.id == claim.id).is_some()
+    }
+
+    /// Tells those who have to wait.
+    pub(super) fn tell_all(&self) {
+        let untold = std::mem::take(&mut *lock(&self.untold));
+        for (reply, reached) in untold {
+            let _ = reply.send(reached);
+        }
     }
 
     fn remove(&self, key: &Key, which: impl Fn(&Rider) -> bool) -> Option<Rider> {
@@ -89,14 +110,21 @@ impl Inner {
             tokio::task::yield_now().await;
             return Ok(None);
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = oneshot::channel();
         self.riders.offer(Rider { ask: ask.clone(), reply });
         let mut offer = Offer { riders: &self.riders, claim: Some(&ask.claim) };
         tokio::task::yield_now().await;
+        self.riders.tell_all();
         if offer.end() {
             return Ok(None);
         }
-        let answer = tokio::time::timeout(self.link.patience(), answer).await;
+        let answer = match tokio::time::timeout(UNTOLD_MAX, &mut answer).await {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                self.riders.tell_all();
+                tokio::time::timeout(self.link.patience(), answer).await
+            }
+        };
         let answer = answer.map_err(|elapsed| Fault::transient("acquire", elapsed))?;
         answer
             .map_err(|_| Fault::transient("acquire", "the call that it went with was given up"))?
@@ -114,9 +142,14 @@ impl Inner {
             Ok(None) => (Ok(None), Ok(None), None),
             Err(fault) => (Err(fault.clone()), Err(fault), None),
         };
-        // Whoever has left meanwhile is cleaned up after as usual.
-        let _ = reply.send(answer);
-        // Last, so that it is next: whoever enters is what all others wait for.
+        // Whoever is let in now may not even know that he had to wait.
+        self.riders.tell_all();
+        if news.is_some() {
+            lock(&self.riders.untold).push((reply, answer));
+        } else {
+            // Whoever has left meanwhile is cleaned up after as usual.
+            let _ = reply.send(answer);
+        }
         hearing.heard(news);
         outcome
     }

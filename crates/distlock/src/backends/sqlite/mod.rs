@@ -17,11 +17,12 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, How, Invalid, Key,
-    Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Ear, Fault, Health, How, Invalid,
+    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
+    Target,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::broadcast;
@@ -190,6 +191,8 @@ impl Backend for Sqlite {
             }
         }))
     }
+
+    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// Renews a batch: key by key, so that every record is read once.
