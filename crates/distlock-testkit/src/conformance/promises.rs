@@ -99,6 +99,8 @@ macro_rules! for_each_promise {
             push::a_broken_holder_is_pushed [PushBreaks, Fencing],
             push::every_listener_hears_the_push [Push, Queue],
             push::a_listener_that_leaves_disturbs_nobody [Push, Queue],
+            push::a_lent_ear_and_the_stream_hear_everything_once [Push, Queue],
+            push::an_ear_that_is_gone_takes_nothing_along [Push, Queue],
             readers::readers_share [Sharing],
             readers::a_writer_excludes_everybody [Sharing],
             readers::a_writer_needs_all_readers_gone [Sharing],

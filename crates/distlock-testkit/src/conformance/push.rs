@@ -133,3 +133,45 @@ pub async fn a_listener_that_leaves_disturbs_nobody(subject: &dyn Subject) {
     assert_eq!(a.release(&x).await, Outcome::WasHeld);
     assert!(matches!(ears.hear().await, Push::Granted { ticket: got, .. } if got == ticket));
 }
+
+/// What there is to hear comes by a lent ear or by the stream, never by both.
+pub async fn a_lent_ear_and_the_stream_hear_everything_once(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let (mut ears, lent) = (a.listen(), a.lend());
+    let (x, y, z) = (stage.mutex(), stage.mutex().queued(LONG), stage.mutex().queued(LONG));
+    granted(a.ask(&x).await);
+    for waiter in [&y, &z] {
+        let ticket = a.queue(waiter).await;
+        waiting(a.beat(waiter, ticket).await);
+    }
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&y).await, Outcome::WasHeld);
+    let mut heard = lent.heard();
+    while heard.len() < 2 {
+        heard.push(ears.hear().await);
+    }
+    let [Push::Granted { id: first, .. }, Push::Granted { id: second, fence, .. }] = heard[..]
+    else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((first, second), (y.claim.id, z.claim.id));
+    // Had something been told twice, it would come before this.
+    assert_eq!(b.break_hold(&stage.key(), fence).await, Outcome::WasHeld);
+    assert_eq!(ears.hear().await, Push::Broken { id: z.claim.id });
+    assert!(lent.heard().len() <= 2, "{:?}", lent.heard());
+}
+
+/// Whoever lent an ear and is gone leaves everything to the stream.
+pub async fn an_ear_that_is_gone_takes_nothing_along(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a] = stage.clients().await;
+    let mut ears = a.listen();
+    drop(a.lend());
+    let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
+    granted(a.ask(&x).await);
+    let ticket = a.queue(&y).await;
+    waiting(a.beat(&y, ticket).await);
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert!(matches!(ears.hear().await, Push::Granted { ticket: got, .. } if got == ticket));
+}

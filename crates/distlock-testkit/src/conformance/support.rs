@@ -2,11 +2,11 @@
 
 use std::panic::Location;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Fault, How, Key, Label, Order,
+    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Ear, Fault, How, Key, Label, Order,
     Outcome, Push, ReentryId, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Wait,
     Waiting,
 };
@@ -244,6 +244,30 @@ impl Client {
     /// Starts to listen; what was pushed before is not heard.
     pub(super) fn listen(&self) -> Ears {
         Ears(self.backend.pushes())
+    }
+
+    /// Lends an ear for as long as it is kept.
+    pub(super) fn lend(&self) -> Arc<Lent> {
+        let lent = Arc::new(Lent::default());
+        let ear: Weak<dyn Ear> = Arc::downgrade(&lent) as _;
+        self.backend.lend(ear);
+        lent
+    }
+}
+
+/// What a lent ear has heard.
+#[derive(Debug, Default)]
+pub(super) struct Lent(Mutex<Vec<Push>>);
+
+impl Lent {
+    pub(super) fn heard(&self) -> Vec<Push> {
+        self.0.lock().expect("no promise panics here").clone()
+    }
+}
+
+impl Ear for Lent {
+    fn hear(&self, push: Push) {
+        self.0.lock().expect("no promise panics here").push(push);
     }
 }
 

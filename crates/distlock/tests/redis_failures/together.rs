@@ -1,10 +1,11 @@
 //! Many tasks of one client, each with a key of its own: their calls go out together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use distlock_testkit::servers::RedisServer;
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Notify};
 use tokio::task::JoinSet;
 
 use crate::support::*;
@@ -70,5 +71,37 @@ fn a_client_that_two_runtimes_share_serves_both() {
     for thread in threads {
         let longest = thread.join().unwrap();
         assert!(longest < ms(5000), "somebody was held up for {longest:?}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_went_along_and_has_to_wait_hears_of_it_even_if_nobody_follows() {
+    const CROWD: usize = 4;
+    const CHANGES: usize = 50;
+    let server = RedisServer::start();
+    let locks = locks(&server.url());
+    for _ in 0..20 {
+        let held = Arc::new(AtomicUsize::new(0));
+        let over = Arc::new(Notify::new());
+        let mut tasks = JoinSet::new();
+        for _ in 0..CROWD {
+            let (mutex, held) = (locks.mutex(KEY).unwrap(), Arc::clone(&held));
+            let over = Arc::clone(&over);
+            tasks.spawn(async move {
+                // Whoever is the last but one leaves; the last keeps the key.
+                while held.load(Ordering::SeqCst) < CHANGES - 1 {
+                    let guard = mutex.lock().await.unwrap();
+                    if held.fetch_add(1, Ordering::SeqCst) == CHANGES - 1 {
+                        over.notified().await;
+                    }
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+        let all_wait =
+            async || held.load(Ordering::SeqCst) == CHANGES && locks.stats().waiting == CROWD - 2;
+        until("all others wait, and know it", ms(2000), all_wait).await;
+        over.notify_one();
+        tasks.join_all().await;
     }
 }
