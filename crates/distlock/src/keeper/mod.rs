@@ -175,6 +175,8 @@ impl Keeper {
         // Spawned without the lock: a runtime that has ended drops the task at once, and with it
         // its heir, who wants the lock.
         drop(task);
+        // A task that is stuck must not be the one that is woken.
+        self.wake.notify_waiters();
         // Listening begins before anything is asked, so that no push can be missed in between.
         let pushes = self.backend.pushes();
         let heir = Heir { keeper: Arc::clone(self), generation, home: runtime.id() };

@@ -26,6 +26,9 @@ const LEEWAY_MAX: Duration = Duration::from_secs(1);
 /// locks one after the other does not start a task for each.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How late a timer may be without anything being wrong.
+const LATE_MAX: Duration = Duration::from_millis(10);
+
 /// Later than anything that is due.
 const NEVER: Moment = Moment::from_micros(u64::MAX);
 
@@ -286,7 +289,7 @@ impl Table {
             Kind::Held { hold, lease, weight, .. } => {
                 let until = valid_until(hold, lease, now).unwrap_or(now);
                 let patience = lease.patience(now, until);
-                if patience >= until.since(now) {
+                if patience + LATE_MAX >= until.since(now) {
                     // Should there be no answer, the lease ends before anybody hears of that.
                     hold.set_failing(true);
                 }

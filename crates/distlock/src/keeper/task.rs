@@ -148,20 +148,17 @@ async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment)
                 call.report(&mut told);
             }
             (Ok(false), _) | (Err(_), None) => break,
-            (Err(_), Some((_, index))) => {
-                silent.heard(index);
-                call.report(&mut vec![(
-                    index,
-                    Err(Fault::transient("renew in time", "no answer")),
-                )]);
+            (Err(_), Some((patience, _))) => {
+                let passed = keeper.clock.now().since(sent_at).max(patience);
+                let fault = Fault::transient("renew in time", "no answer");
+                told.extend(silent.until(passed).map(|index| (index, Err(fault.clone()))));
+                call.report(&mut told);
             }
         }
     }
-    let why = "the backend did not answer for this claim";
-    while let Some((_, index)) = silent.first() {
-        silent.heard(index);
-        call.report(&mut vec![(index, Err(Fault::transient("renew", why)))]);
-    }
+    let fault = Fault::transient("renew", "the backend did not answer for this claim");
+    told.extend(silent.until(Duration::MAX).map(|index| (index, Err(fault.clone()))));
+    call.report(&mut told);
 }
 
 type Told = (usize, Result<Standing, Fault>);
@@ -243,6 +240,15 @@ impl Silent {
         }
     }
 
+    /// Those whose patience is no longer than this. They will not be named again.
+    fn until(&mut self, passed: Duration) -> impl Iterator<Item = usize> {
+        std::iter::from_fn(move || {
+            let (_, index) = self.first().filter(|(patience, _)| *patience <= passed)?;
+            self.heard(index);
+            Some(index)
+        })
+    }
+
     fn first(&mut self) -> Option<(Duration, usize)> {
         while self.order.get(self.at).is_some_and(|(_, index)| self.heard[*index]) {
             self.at += 1;
@@ -272,6 +278,10 @@ async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
 impl Ear for Keeper {
     fn hear(&self, push: Push) {
         pushed(self, push);
+        // The task plans after every push that it hears itself.
+        if self.table().is_pressing() {
+            self.wake.notify_one();
+        }
     }
 }
 

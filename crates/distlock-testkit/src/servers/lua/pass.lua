@@ -8,7 +8,8 @@ local function older(text, line)
   local parts, at = {}, 0
   for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
     at = at + 1
-    parts[at] = at == line and string.format('%.0f', tonumber(part) - while_) or part
+    local moment, mark = string.match(part, '^(%d+)(%+?)$')
+    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_) .. mark or part
   end
   return table.concat(parts, '\n')
 end

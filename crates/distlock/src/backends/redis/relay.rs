@@ -26,7 +26,8 @@ use super::script::RELAY;
 use super::{Inner, wire};
 use crate::sync::lock;
 
-/// After so long, whoever went along and has not heard anything sees to it himself.
+/// After so long, whoever went along and has not heard anything sees to it himself; then after
+/// twice as long, and so on.
 const UNTOLD_MAX: Duration = Duration::from_millis(2);
 
 /// Those who would go along, by key, and those who did and have yet to be told.
@@ -118,13 +119,17 @@ impl Inner {
         if offer.end() {
             return Ok(None);
         }
-        let answer = match tokio::time::timeout(UNTOLD_MAX, &mut answer).await {
-            Ok(answer) => Ok(answer),
-            Err(_) => {
-                self.riders.tell_all();
-                tokio::time::timeout(self.link.patience(), answer).await
+        let told = async {
+            let mut untold_max = UNTOLD_MAX;
+            loop {
+                match tokio::time::timeout(untold_max, &mut answer).await {
+                    Ok(answer) => return answer,
+                    Err(_) => self.riders.tell_all(),
+                }
+                untold_max *= 2;
             }
         };
+        let answer = tokio::time::timeout(self.link.patience(), told).await;
         let answer = answer.map_err(|elapsed| Fault::transient("acquire", elapsed))?;
         answer
             .map_err(|_| Fault::transient("acquire", "the call that it went with was given up"))?

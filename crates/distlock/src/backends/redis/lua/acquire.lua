@@ -63,6 +63,7 @@ local function queue()
   local ticket = mint(now_us)
   call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
   call('HSET', details, id, pack(ask), '~o', ask.order)
+  say_more()
   join_client(ask, ticket)
   if ask.reentry ~= '' then
     call('ZADD', places, 0, 'r:' .. ask.reentry .. ':' .. id)

@@ -4,7 +4,7 @@
 --
 -- Returns what acquire.lua returns.
 local HELD = '^(%x+) (%d+) ([^\n]*)\n([^\n]*)\n([012])\n[^\n]*\n([^\n]*)\n[^\n]*\n'
-  .. '(%d+)\n(%d+)$'
+  .. '(%d+)\n(%d+)(%+?)$'
 
 local function everybody_waits()
   local oldest = call('ZRANGE', clients, 0, 0, 'WITHSCORES')
@@ -13,7 +13,7 @@ end
 
 if ARGV[8] == '' then
   local text = redis.pcall('GET', main)
-  local holder, fence, owner, reason, order, group, capacity, since =
+  local holder, fence, owner, reason, order, group, capacity, since, more =
     string.match(type(text) == 'string' and text or '', HELD)
   local asked, reentry = order_of(ARGV[5])
   local usual = holder and #holder == 32 and #fence <= 16 and holder ~= id and asked == order
@@ -24,6 +24,9 @@ if ARGV[8] == '' then
     local ahead = call('ZCARD', queue_x)
     local ticket = place and ahead < number(most) and next_number(now_us_text)
     local joined = ticket and join_line(id, ticket, number(place))
+    if joined and more == '' then
+      call('APPEND', main, '+')
+    end
     -- Whoever has come for this moment only may be in line from before.
     if joined or (not place and (ahead == 0 or not call('ZSCORE', queue_x, id))) then
       return id .. '\nbusy\n' .. (ticket or '') .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner

@@ -14,7 +14,7 @@ if ARGV[10] then
   end
 end
 
-if ARGV[8] == '' and call('EXISTS', main, details, graves) == 0 then
+if ARGV[8] == '' and call('EXISTS', main, KEYS[8] or main .. ':d', KEYS[9] or main .. ':x') == 0 then
   local fence = next_number(floor ~= '' and floor or now_us_text)
   call('SET', main, id .. ' ' .. fence .. ' ' .. ARGV[5] .. '\n' .. now_text, 'PX', ARGV[6])
   return id .. '\ngranted\n' .. fence

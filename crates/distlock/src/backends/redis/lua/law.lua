@@ -38,14 +38,15 @@ local function read_exclusive(text, ends)
   end
   local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
   local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+$')
+    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+%+?$')
   if not ours then
     return nil
   end
   return {
     kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
     order = p[3], client = p[4], group = p[5], reentry = p[6], capacity = number(p[7]),
-    weight = number(p[7]), since = number(p[8]), exclusive = true, ends = ends,
+    weight = number(p[7]), since = number(string.match(p[8], '%d+')), exclusive = true, ends = ends,
+    more = string.byte(text, -1) == MORE,
   }
 end
 
@@ -72,7 +73,7 @@ end
 local function exclusive_text(h)
   return table.concat({
     h.id .. ' ' .. whole(h.fence) .. ' ' .. h.owner,
-    h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.since),
+    h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.since) .. '+',
   }, '\n')
 end
 
@@ -124,12 +125,21 @@ local function read_main()
 end
 
 local function write_exclusive(h, ends)
-  h.kind, h.exclusive, h.ends = 'exclusive', true, ends
+  h.kind, h.exclusive, h.ends, h.more = 'exclusive', true, ends, true
   held = h
   call('SET', main, exclusive_text(h), 'PXAT', whole(ends))
 end
 
+-- From now on there are details. Whatever a foreign client has written stays as it is.
+local function say_more()
+  if held and held.kind == 'exclusive' and not held.more then
+    call('APPEND', main, '+')
+    held.more = true
+  end
+end
+
 local function write_sibling(h, ends)
+  say_more()
   call('ZADD', sharers, whole(ends), h.id)
   call('HSET', details, h.id, pack(h))
   outlive(sharers, ends)

@@ -12,13 +12,5 @@ local call, keys, args = redis.call, KEYS, ARGV
 local fence_key, fence_life, one_counter = keys[1], args[2], true
 local releases = tonumber(args[1])
 local asks = #keys - 1 - releases
-local sides, left_alone = {}, {}
-
-for i = 1, releases do
-  sides[i] = keys[1 + i] .. ':d'
-end
-for i = 1, asks do
-  local main, at = keys[1 + releases + i], releases + 2 * i
-  sides[at - 1], sides[at] = main .. ':d', main .. ':x'
-end
-local all_plain = call('EXISTS', unpack(sides)) == 0
+local left_alone = {}
+local MORE = 43 -- the byte of '+', see texts.lua

@@ -2,8 +2,9 @@
 if releases > 0 then
   local texts, mine = call('MGET', unpack(keys, 2, 1 + releases)), {}
   for i = 1, releases do
-    local ours = texts[i] and string.find(texts[i], args[4 + i], 1, true) == 1
-    if ours and (all_plain or call('EXISTS', sides[i]) == 0) then
+    local text = texts[i]
+    local ours = text and string.find(text, args[4 + i], 1, true) == 1
+    if ours and (string.byte(text, -1) ~= MORE or call('EXISTS', keys[1 + i] .. ':d') == 0) then
       mine[#mine + 1] = keys[1 + i]
     else
       left_alone[#left_alone + 1] = i

@@ -5,10 +5,8 @@
 --       too. From 3 on they may be left out: then they are called after main.
 -- ARGV  1 claim id, 2 client id, 3 push verb and channel without the client id ('' for none),
 --       4 how long the fence counter lives on, in ms. The rest is each script's own.
-local main, fence_key, details, graves = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
-if not details then
-  details, graves = main .. ':d', main .. ':x'
-end
+local main, fence_key = KEYS[1], KEYS[2]
 local fence_life, one_counter = ARGV[4], not KEYS[3]
 local id = ARGV[1]
 local call = redis.call
+local MORE = 43 -- the byte of '+', see texts.lua

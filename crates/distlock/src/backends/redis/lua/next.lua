@@ -32,7 +32,7 @@ end
 
 -- Lets it in; what it has to be told.
 local function enter(claim, ask, ticket, ends, fence)
-  call('SET', main, claim .. ' ' .. fence .. ' ' .. ask .. '\n' .. now_text, 'PXAT', ends)
+  call('SET', main, claim .. ' ' .. fence .. ' ' .. ask .. '\n' .. now_text .. '+', 'PXAT', ends)
   return 'granted ' .. claim .. ' ' .. ticket .. ' ' .. fence
 end
 

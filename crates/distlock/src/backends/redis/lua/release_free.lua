@@ -6,7 +6,10 @@
 local text = ARGV[5] == '' and redis.pcall('GET', main)
 local mine = type(text) == 'string' and string.find(text, id .. ' ', 1, true) == 1
 
-if ARGV[5] == '' and type(text) ~= 'table' and call('EXISTS', details) == 0 then
+local alone = mine and string.byte(text, -1) ~= MORE
+
+if alone or (ARGV[5] == '' and type(text) ~= 'table'
+  and call('EXISTS', KEYS[8] or main .. ':d') == 0) then
   if mine then
     call('DEL', main)
     return id

@@ -2,12 +2,13 @@
 --
 -- main     '<claim> <fence> <owner>', then reason, order, client, group, reentry id, capacity and
 --          the moment since when, a line each. The first line is for people and foreign clients.
+--          A '+' at the end says that there may be details; without it there are none.
 -- details  owner, reason, order, client, group, reentry id, capacity, weight, since, fence, floor.
 local queue_x, queue_s, clients = KEYS[4], KEYS[5], KEYS[6]
-local sharers, places = KEYS[3], KEYS[7]
+local sharers, places, details, graves = KEYS[3], KEYS[7], KEYS[8], KEYS[9]
 if not sharers then
   sharers, queue_x, queue_s = main .. ':s', main .. ':qx', main .. ':qs'
-  clients, places = main .. ':c', main .. ':p'
+  clients, places, details, graves = main .. ':c', main .. ':p', main .. ':d', main .. ':x'
 end
 local client, now = ARGV[2], number(now_text)
 local SLACK = 60000
