@@ -159,7 +159,8 @@ impl Link {
         Ok(answer)
     }
 
-    /// Runs a script once for each part, all of them in one message.
+    /// Runs a script once for each part, all of them in one message. The first goes by the text, so
+    /// that a server which has forgotten the script knows it when the others come.
     pub(super) async fn eval_each<T: Sync>(
         &self,
         action: &'static str,
@@ -168,8 +169,9 @@ impl Link {
         fill: &(dyn Fn(&T, &mut Cmd) + Send + Sync),
     ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
         let mut cmds = Pipeline::with_capacity(parts.len());
-        for part in parts {
-            cmds.add_command(script.by_hash(&|cmd| fill(part, cmd)));
+        for (at, part) in parts.iter().enumerate() {
+            let fill = |cmd: &mut Cmd| fill(part, cmd);
+            cmds.add_command(if at == 0 { script.by_text(&fill) } else { script.by_hash(&fill) });
         }
         let mut answers = self.send_all(action, &cmds).await?;
         if answers.iter().any(is_unknown) {

@@ -77,7 +77,7 @@ script!(
     "many_acquire.lua";
     80 args, 4096 bytes
 );
-script!(RENEW, EVEN_IF_FULL, "renew.lua"; 56 args, 2048 bytes);
+script!(RENEW, EVEN_IF_FULL, "renew.lua"; 48 args, 2048 bytes);
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
 script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");
