@@ -278,10 +278,6 @@ async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
 impl Ear for Keeper {
     fn hear(&self, push: Push) {
         pushed(self, push);
-        // The task plans after every push that it hears itself.
-        if self.table().is_pressing() {
-            self.wake.notify_one();
-        }
     }
 }
 
@@ -292,7 +288,11 @@ fn pushed(keeper: &Keeper, push: Push) {
             let effects = keeper.table().broken(id);
             keeper.announce(effects);
         }
-        Push::Interrupted => keeper.table().hurry(keeper.clock.now()),
+        Push::Interrupted => {
+            keeper.table().hurry(keeper.clock.now());
+            // Heard by an ear, it is not known to the task.
+            keeper.wake.notify_one();
+        }
         // Messages of a later version are hints that we do not know how to use.
         _ => {}
     }

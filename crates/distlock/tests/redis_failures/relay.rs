@@ -1,12 +1,14 @@
 //! Hand-overs within one process: one call for who leaves and who comes, which brings the news.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use distlock_testkit::Rng;
 use distlock_testkit::servers::{Flow, RedisServer};
 use futures_util::future::join_all;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::network::scripts_run;
 use crate::support::*;
@@ -100,4 +102,45 @@ async fn those_who_leave_while_they_are_taken_along_leave_nothing_behind() {
     let held: u32 = join_all(tasks).await.into_iter().map(Result::unwrap).sum();
     println!("held {held} times");
     nothing_left(&server, ms(10_000)).await;
+}
+
+/// Many want one key; then one leaves and the next keeps the key. All others soon know that they
+/// wait.
+async fn many_and_then_nobody(locks: &distlock::Locks) {
+    const CROWD: usize = 4;
+    const CHANGES: usize = 50;
+    let held = Arc::new(AtomicUsize::new(0));
+    let over = Arc::new(Notify::new());
+    let mut tasks = JoinSet::new();
+    for _ in 0..CROWD {
+        let (mutex, held) = (locks.mutex(KEY).unwrap(), Arc::clone(&held));
+        let over = Arc::clone(&over);
+        tasks.spawn(async move {
+            while held.load(Ordering::SeqCst) < CHANGES - 1 {
+                let guard = mutex.lock().await.unwrap();
+                if held.fetch_add(1, Ordering::SeqCst) == CHANGES - 1 {
+                    over.notified().await;
+                }
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    until("the last one holds", ms(10_000), async || held.load(Ordering::SeqCst) == CHANGES).await;
+    let all_wait = async || locks.stats().waiting == CROWD - 2;
+    until("all others wait, and know it", ms(1000), all_wait).await;
+    over.notify_one();
+    tasks.join_all().await;
+}
+
+#[tokio::test]
+async fn whoever_went_along_and_has_to_wait_hears_of_it_even_if_nobody_follows() {
+    let (server, proxy) = behind_proxy();
+    let (near, far) = (locks(&server.url()), connected(&proxy).await);
+    proxy.replies(Flow::Delay(ms(8)));
+    for _ in 0..20 {
+        many_and_then_nobody(&near).await;
+    }
+    for _ in 0..5 {
+        many_and_then_nobody(&far).await;
+    }
 }

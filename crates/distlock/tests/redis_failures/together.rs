@@ -1,11 +1,10 @@
 //! Many tasks of one client, each with a key of its own: their calls go out together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use distlock_testkit::servers::{Flow, RedisServer};
-use tokio::sync::{Barrier, Notify};
+use distlock_testkit::servers::RedisServer;
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::support::*;
@@ -71,46 +70,5 @@ fn a_client_that_two_runtimes_share_serves_both() {
     for thread in threads {
         let longest = thread.join().unwrap();
         assert!(longest < ms(5000), "somebody was held up for {longest:?}");
-    }
-}
-
-/// Many want one key; then one leaves and the next keeps the key. All others soon know that they
-/// wait.
-async fn many_and_then_nobody(locks: &distlock::Locks) {
-    const CROWD: usize = 4;
-    const CHANGES: usize = 50;
-    let held = Arc::new(AtomicUsize::new(0));
-    let over = Arc::new(Notify::new());
-    let mut tasks = JoinSet::new();
-    for _ in 0..CROWD {
-        let (mutex, held) = (locks.mutex(KEY).unwrap(), Arc::clone(&held));
-        let over = Arc::clone(&over);
-        tasks.spawn(async move {
-            while held.load(Ordering::SeqCst) < CHANGES - 1 {
-                let guard = mutex.lock().await.unwrap();
-                if held.fetch_add(1, Ordering::SeqCst) == CHANGES - 1 {
-                    over.notified().await;
-                }
-                guard.release().await.unwrap();
-            }
-        });
-    }
-    until("the last one holds", ms(10_000), async || held.load(Ordering::SeqCst) == CHANGES).await;
-    let all_wait = async || locks.stats().waiting == CROWD - 2;
-    until("all others wait, and know it", ms(1000), all_wait).await;
-    over.notify_one();
-    tasks.join_all().await;
-}
-
-#[tokio::test]
-async fn whoever_went_along_and_has_to_wait_hears_of_it_even_if_nobody_follows() {
-    let (server, proxy) = behind_proxy();
-    let (near, far) = (locks(&server.url()), connected(&proxy).await);
-    proxy.replies(Flow::Delay(ms(8)));
-    for _ in 0..20 {
-        many_and_then_nobody(&near).await;
-    }
-    for _ in 0..5 {
-        many_and_then_nobody(&far).await;
     }
 }

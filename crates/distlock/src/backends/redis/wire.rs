@@ -306,16 +306,15 @@ pub(super) fn snapshot(id: &str, key: &Key, value: &Value) -> Result<Snapshot, F
 /// none where it is not the usual case.
 pub(super) fn fences(id: ClaimId, claims: usize, value: &Value) -> Result<Vec<Option<u64>>, Fault> {
     let text = as_str(value)?;
-    let mut fences = Vec::with_capacity(claims);
-    let mut read = || {
+    let read = || {
+        let mut fences = Vec::with_capacity(claims);
         for word in words_for(id, &text)? {
             let fence: u64 = word.parse().ok()?;
             fences.push((fence > 0).then_some(fence));
         }
-        Some(())
+        (fences.len() == claims).then_some(fences)
     };
-    let read = read().filter(|()| fences.len() == claims);
-    read.map(|()| fences).ok_or_else(|| garbled(value))
+    read().ok_or_else(|| garbled(value))
 }
 
 /// What many_names.lua says is answered for so many who let go and so many who ask, the first of
