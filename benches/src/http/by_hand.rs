@@ -27,9 +27,13 @@ const ACQUIRE: &str = script!(
     "names.lua",
     "clock.lua",
     "acquire_free.lua",
+    "number.lua",
+    "acquire_grant.lua",
     "texts.lua",
-    "line.lua",
     "acquire_behind.lua",
+    "number.lua",
+    "join.lua",
+    "acquire_wait.lua",
     "law.lua",
     "acquire.lua"
 );
@@ -41,17 +45,21 @@ const RELEASE: &str = script!(
     "texts.lua",
     "next.lua",
     "release_next.lua",
+    "number.lua",
+    "enter.lua",
+    "release_told.lua",
     "law.lua",
     "release.lua"
 );
 
 /// The ask as the scripts take it: owner, reason, order, client, group, reentry id, capacity.
-const ASK: &str = "http\n\n0\nclient\n\n\n1";
+const ASK: &str = "http\n\n0\n0123456789abcdef0123456789abcdef\n\n\n1";
 
 const TTL_MS: u32 = 30_000;
 
-/// How long the fence counter lives on.
-const FENCE_LIFE_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
+/// Who calls: by what others are told, the client id, how long the fence counter lives on, and where
+/// others are told.
+const CALLER: &str = "P0123456789abcdef0123456789abcdef 31622400000 by-hand:push:";
 
 #[derive(Clone)]
 struct ByHand {
@@ -77,7 +85,7 @@ pub(super) async fn start(url: &str) -> SocketAddr {
 fn call(hash: &str, key: &str, id: &str) -> redis::Cmd {
     let mut cmd = redis::cmd("EVALSHA");
     cmd.arg(hash).arg(2).arg(format!("by-hand:{{{key}}}")).arg("by-hand:fence");
-    cmd.arg(id).arg("client").arg("PUBLISH by-hand:push:").arg(FENCE_LIFE_MS);
+    cmd.arg(id).arg(CALLER);
     cmd
 }
 
@@ -87,7 +95,7 @@ async fn take(
 ) -> Result<(StatusCode, Json<serde_json::Value>), StatusCode> {
     let id = ClaimId::random().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?.reveal();
     let mut cmd = call(&hand.acquire, &key, &id);
-    cmd.arg(ASK).arg(TTL_MS).arg("").arg("").arg("");
+    cmd.arg(ASK).arg(TTL_MS).arg("");
     let answer: Result<String, _> = cmd.query_async(&mut hand.connection).await;
     let answer = answer.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     let fence = answer.strip_prefix(&id).and_then(|rest| rest.strip_prefix("\ngranted\n"));
@@ -102,8 +110,7 @@ async fn give_back(
     headers: HeaderMap,
 ) -> StatusCode {
     let id = headers.get("lease-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let mut cmd = call(&hand.release, &key, id);
-    cmd.arg("");
+    let cmd = call(&hand.release, &key, id);
     let answer: Result<String, _> = cmd.query_async(&mut hand.connection).await;
     match answer {
         Ok(held) if held == id => StatusCode::NO_CONTENT,

@@ -210,9 +210,10 @@ impl Guard {
     /// ```
     pub async fn release(mut self) -> Result<End, Error> {
         let now = self.keeper.clock.now();
-        self.releasing = self.hold.end(End::Released);
+        self.releasing = self.hold.release(now);
         self.keeper.forget(&self.hold.claim);
-        if let Some(reason) = self.loss()
+        // It has ended one way or the other: the clock has no say any more.
+        if let Some(reason) = self.hold.known_loss()
             && (reason == Reason::Closed || self.has_to_run_out())
         {
             self.settled = true;
@@ -228,7 +229,7 @@ impl Guard {
         let outcome = outcome.instrument(span.clone()).await;
         span.record("outcome", outcome_word(&outcome));
         self.settled = true;
-        match (outcome, self.loss()) {
+        match (outcome, self.hold.known_loss()) {
             (Err(source), loss) => {
                 self.keeper.leave_hold(&self.hold);
                 if loss.is_none() {
@@ -254,7 +255,7 @@ impl Guard {
         let until = self.hold.state().unwrap_or_default();
         let lease = Lease::new(&self.hold.claim, self.fence(), self.hold.settings.ttl, until);
         self.keeper.forget(&self.hold.claim);
-        self.hold.end(End::Released);
+        self.hold.release(self.keeper.clock.now());
         self.settled = true;
         lease
     }
@@ -318,10 +319,11 @@ impl Drop for Guard {
         if self.settled {
             return;
         }
-        if self.hold.end(End::Released) || self.releasing {
-            self.hold.announce_release(self.keeper.clock.now());
+        let now = self.keeper.clock.now();
+        if self.hold.release(now) || self.releasing {
+            self.hold.announce_release(now);
         }
-        match self.hold.state() {
+        match self.hold.valid_until() {
             // Closing has released it.
             Err(End::Lost(Reason::Closed)) => {}
             Err(End::Lost(_)) if self.has_to_run_out() => self.keeper.forget(&self.hold.claim),

@@ -248,9 +248,8 @@ impl Locks {
         }
         // Counted as a call under way, so that the keeper is there when it is answered.
         let _asking = Asking::new(&self.keeper);
-        self.keeper.start()?;
+        let sent_at = self.keeper.start()?;
         let (keeper, settings) = (&self.keeper, &self.settings);
-        let sent_at = keeper.clock.now();
         let renewal = Renewal::hold(lease.claim(), settings.lease());
         let standing = renew(&*keeper.backend, renewal, RELEASE_MAX).await;
         let fence = match standing.map_err(Error::from_fault)? {
@@ -266,6 +265,7 @@ impl Locks {
         let grant = Grant {
             claim: lease.claim(),
             fence,
+            at: now,
             until,
             renew_at: sent_at.after(settings.renew_every),
             ticket: None,

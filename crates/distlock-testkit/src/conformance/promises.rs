@@ -148,6 +148,7 @@ macro_rules! for_each_promise {
             reentry::an_entry_asked_again_is_one [Reentry],
             reentry::an_inner_entry_never_shortens_the_outer [Reentry],
             reentry::an_inner_entry_outlives_the_outer [Reentry],
+            reentry::a_renewed_inner_entry_outlives_the_outer [Reentry],
             reentry::another_thread_of_work_is_excluded [Reentry],
             reentry::who_has_left_queues_again [Reentry, Queue, Fencing],
             reentry::waiting_entries_enter_together [Reentry, Queue],

@@ -79,6 +79,21 @@ pub async fn an_inner_entry_outlives_the_outer(subject: &dyn Subject) {
     assert_eq!(held(a.renew(&inner, LONG).await), fence);
 }
 
+/// An inner entry that was renewed for long lives as long, also when the outer one has left.
+pub async fn a_renewed_inner_entry_outlives_the_outer(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let outer = stage.mutex().reentering(fresh_reentry()).lasting(10 * LONG);
+    let inner = outer.again().lasting(SHORT);
+    let fence = granted(a.ask(&outer).await);
+    granted(a.ask(&inner).await);
+    held(a.renew(&inner, 5 * LONG).await);
+    stage.pass(3 * LONG).await;
+    assert_eq!(a.release(&outer).await, Outcome::WasHeld);
+    busy(b.ask(&stage.mutex()).await);
+    assert_eq!(held(a.renew(&inner, LONG).await), fence);
+}
+
 /// Another thread of work is excluded, be it of the same owner and the same client.
 pub async fn another_thread_of_work_is_excluded(subject: &dyn Subject) {
     let stage = Stage::new(subject);

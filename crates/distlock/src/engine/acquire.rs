@@ -49,8 +49,7 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
         return Err(Error::Unsupported { what: "durability" });
     }
     // Deadlines and renewals need a runtime; without one nothing is sent.
-    keeper.start()?;
-    let started = keeper.clock.now();
+    let started = keeper.start()?;
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
     let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
@@ -75,6 +74,7 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
 #[derive(Clone, Copy)]
 struct Granted {
     fence: u64,
+    at: Moment,
     until: Moment,
     renew_at: Moment,
     ticket: Option<Ticket>,
@@ -175,8 +175,10 @@ impl<'a> Attempts<'a> {
             Ok(Answer::Granted { fence }) => {
                 let until = self.settings.validity.until(sent_at, self.settings.ttl);
                 let renew_at = sent_at.after(self.settings.renew_every);
-                if until > self.keeper.clock.now().after(MIN_LEFT) {
-                    return Ok(Some(Granted { fence, until, renew_at, ticket: None, replicas: 0 }));
+                let at = self.keeper.clock.now();
+                if until > at.after(MIN_LEFT) {
+                    let ticket = None;
+                    return Ok(Some(Granted { fence, at, until, renew_at, ticket, replicas: 0 }));
                 }
                 self.came_to_nothing(Error::Lost { key: self.key(), reason: Reason::TooSlow })?;
             }
@@ -206,7 +208,8 @@ impl<'a> Attempts<'a> {
             Ok(Confirmed::By(replicas)) if replicas >= wanted => {
                 let until = self.settings.validity.until(sent_at, self.settings.ttl);
                 let renew_at = sent_at.after(self.settings.renew_every);
-                Ok(Some(Granted { until, renew_at, replicas, ..granted }))
+                let at = self.keeper.clock.now();
+                Ok(Some(Granted { at, until, renew_at, replicas, ..granted }))
             }
             Ok(Confirmed::By(confirmed)) => {
                 Err(Error::NotReplicated { key: self.key(), confirmed, wanted })
@@ -230,11 +233,12 @@ impl<'a> Attempts<'a> {
         let grant = Grant {
             claim: self.ask.claim,
             fence: granted.fence,
+            at: granted.at,
             until: granted.until,
             renew_at: granted.renew_at,
             ticket: granted.ticket,
             replicas: granted.replicas,
-            waited: self.keeper.clock.now().since(self.started),
+            waited: granted.at.since(self.started),
             attempts: self.attempts,
             doubtful: self.armed.is_doubtful(),
             mode: self.seen.mode,
@@ -258,9 +262,8 @@ impl<'a> Attempts<'a> {
 
     /// A grant to a waiter is good for what was left of its place. It is extended to the full ttl
     /// a little later, so that holds shorter than that never pay for it.
-    fn soon_after_a_push(&self, until: Moment) -> Moment {
-        let now = self.keeper.clock.now();
-        now.after((self.settings.wait.place / 4).min(until.since(now) / 2))
+    fn soon_after_a_push(&self, at: Moment, until: Moment) -> Moment {
+        at.after((self.settings.wait.place / 4).min(until.since(at) / 2))
     }
 
     /// An answer that is of no use: a grant that is over already, or a claim id that is dead. Tries
@@ -339,17 +342,16 @@ impl<'a> Attempts<'a> {
             }
         };
         self.seen.heard(&verdict);
+        let at = self.keeper.clock.now();
         match verdict {
             // With little time left, or if nobody is going to renew it, asking again under the same
             // claim extends the grant to the full ttl.
-            Verdict::Granted { until, .. }
-                if self.full_ttl || until <= self.keeper.clock.now().after(MIN_USEFUL) =>
-            {
+            Verdict::Granted { until, .. } if self.full_ttl || until <= at.after(MIN_USEFUL) => {
                 Ok(None)
             }
             Verdict::Granted { fence, until, .. } => {
-                let (renew_at, ticket) = (self.soon_after_a_push(until), Some(standing.ticket));
-                Ok(Some(Granted { fence, until, renew_at, ticket, replicas: 0 }))
+                let (renew_at, ticket) = (self.soon_after_a_push(at, until), Some(standing.ticket));
+                Ok(Some(Granted { fence, at, until, renew_at, ticket, replicas: 0 }))
             }
             Verdict::Gone => {
                 let key = self.key();

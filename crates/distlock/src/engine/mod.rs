@@ -19,6 +19,8 @@ pub(crate) use request::{Limit, Request};
 pub(crate) struct Grant {
     pub(crate) claim: Claim,
     pub(crate) fence: u64,
+    /// When it was known here.
+    pub(crate) at: Moment,
     /// Until when it can be relied upon.
     pub(crate) until: Moment,
     /// When to renew it first.

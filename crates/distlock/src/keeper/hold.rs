@@ -54,7 +54,7 @@ impl Hold {
         clock: Arc<dyn Clock>,
         observer: Arc<Observer>,
     ) -> Self {
-        let since = clock.now();
+        let since = grant.at;
         let span = tracing::debug_span!(
             "lock.hold",
             key = %grant.claim.key,
@@ -86,7 +86,10 @@ impl Hold {
     /// Valid until when, or ended how. Compares the clock itself, so that a runtime that is late
     /// with its timers never makes anybody believe in a lease that is over.
     pub(crate) fn state(&self) -> Result<Moment, End> {
-        let now = self.clock.now();
+        self.state_at(self.clock.now())
+    }
+
+    fn state_at(&self, now: Moment) -> Result<Moment, End> {
         let failing = self.life.failing.load(Ordering::Relaxed);
         let reason = if failing { Reason::Unreachable } else { Reason::Expired };
         let (state, just_expired) = self.life.latch.check(now, reason);
@@ -105,6 +108,14 @@ impl Hold {
         self.life.failing.store(failing, Ordering::Relaxed);
     }
 
+    /// Why it was lost, as far as is known without a look at the clock.
+    pub(crate) fn known_loss(&self) -> Option<Reason> {
+        match self.valid_until() {
+            Err(End::Lost(reason)) => Some(reason),
+            Err(End::Released) | Ok(_) => None,
+        }
+    }
+
     /// Valid until when as far as was told, without a look at the clock.
     pub(crate) fn valid_until(&self) -> Result<Moment, End> {
         self.life.latch.read()
@@ -119,12 +130,14 @@ impl Hold {
         self.life.latch.extend(until, now)
     }
 
+    /// Lets go of the hold at the present moment; true if this call did. A hold whose time has
+    /// passed was lost before anybody could release it.
+    pub(crate) fn release(&self, now: Moment) -> bool {
+        self.state_at(now).is_ok() && self.end(End::Released)
+    }
+
     /// Ends the hold; true if this call did.
     pub(crate) fn end(&self, end: End) -> bool {
-        if end == End::Released {
-            // A hold whose time has passed was lost before anybody could release it.
-            let _ = self.state();
-        }
         let ended = self.life.latch.end(end);
         if ended {
             self.announce(end);

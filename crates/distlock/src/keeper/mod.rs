@@ -151,17 +151,18 @@ impl Keeper {
         lock(&self.table)
     }
 
-    /// Makes sure that a task is there to look after what is about to be asked for.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+    /// Makes sure that a task is there to look after what is about to be asked for. Returns the
+    /// present.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<Moment, Error> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let mut task = lock(&self.task);
         task.remember(&runtime);
         let running = task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
-        let stuck = || self.clock.now() > self.table().wake_at.after(STUCK_AFTER);
-        if !running || stuck() {
+        let now = self.clock.now();
+        if !running || now > self.table().wake_at.after(STUCK_AFTER) {
             self.run_on(&runtime, task);
         }
-        Ok(())
+        Ok(now)
     }
 
     fn run_on(self: &Arc<Self>, runtime: &Handle, mut task: MutexGuard<'_, Task>) {

@@ -15,6 +15,9 @@ pub(crate) const TTL: Duration = ms(1800);
 pub(crate) const PLACE: Duration = ms(1200);
 const RESPONSE_MS: u64 = 250;
 
+/// What the server says the fields of a key's details are, if there is nothing but a mark.
+const MARK: &str = "*1\r\n$2\r\n~x\r\n";
+
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
@@ -83,7 +86,8 @@ pub(crate) async fn queued(locks: &Locks, waiters: u64) {
     .await;
 }
 
-/// The keys of locks on the server, but for the fence counter and graves, which outlive them.
+/// The keys of locks on the server, but for the fence counter, graves, and the mark that says that
+/// there are graves, which outlive them.
 pub(crate) fn left(server: &RedisServer) -> Vec<String> {
     let reply = server.command(&["KEYS", "distlock*"]);
     let mut names = Vec::new();
@@ -93,7 +97,8 @@ pub(crate) fn left(server: &RedisServer) -> Vec<String> {
         names.push(name.to_owned());
         rest = tail.trim_start_matches("\r\n");
     }
-    names.retain(|name| name != "distlock:fence" && !name.ends_with("}:x"));
+    let is_mark = |name: &str| name.ends_with("}:d") && server.command(&["HKEYS", name]) == MARK;
+    names.retain(|name| name != "distlock:fence" && !name.ends_with("}:x") && !is_mark(name));
     names
 }
 

@@ -157,14 +157,14 @@ fn longest<'a>(beats: impl IntoIterator<Item = &'a Beat<'a>>) -> Duration {
 
 /// The number of the group that a place is summed up in. The same as in texts.lua.
 fn group(beat: &Renewal) -> u64 {
-    beat.ticket.unwrap_or_default() >> 20
+    beat.ticket.unwrap_or_default() / 1_000_000
 }
 
 /// What a place adds to its sum. The same as in texts.lua.
 fn worth(beat: &Renewal) -> i64 {
     const DIGITS_13: u128 = (1 << 52) - 1;
     let random = u128::from_be_bytes(*beat.claim.id.as_bytes()) & DIGITS_13;
-    let ticket = beat.ticket.unwrap_or_default() % (1 << 40);
+    let ticket = beat.ticket.unwrap_or_default() % 1_000_000_000_000;
     i64::try_from(random).unwrap_or(0) - (1 << 51) + i64::try_from(ticket).unwrap_or(0)
 }
 

@@ -25,10 +25,11 @@ const PASSING: [&str; 14] = [
 const DENIED_INSIDE: &str = "user executing the script can't run this command";
 
 /// All that the scripts use, for whoever writes the access list.
-const NEEDED: &str = "the user needs +eval +evalsha +time +get +mget +set +del +exists +pttl \
-    +pexpire +pexpireat +zadd +zrem +zscore +zmscore +zrange +zrangebyscore +zrevrangebyscore \
-    +zrangebylex +zcard +zcount +zlexcount +zremrangebyscore +zremrangebyrank +hget \
-    +hset +hdel +hmget +hincrby +publish +spublish +subscribe +ssubscribe, \
+pub(super) const NEEDED: &str = "the user needs +eval +evalsha +time +get +mget +set +append +del \
+    +exists +pttl +pexpire +pexpireat +zadd +zrem +zscore +zmscore +zrange +zrangebyscore \
+    +zrevrangebyscore +zrangebylex +zcard +zcount +zlexcount +zremrangebyscore \
+    +zremrangebyrank +hget +hset +hdel +hmget +hincrby +publish +spublish +subscribe \
+    +ssubscribe, \
     and for the journal +xadd +xtrim +xrange +xrevrange";
 
 /// Turns an error into a fault. `action` completes "could not …".

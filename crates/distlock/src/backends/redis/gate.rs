@@ -258,13 +258,13 @@ impl Cabin {
     }
 
     /// Adds `KEYS` and `ARGV` of many_names.lua.
-    pub(super) fn fill(&self, cmd: &mut Cmd, fence: &str, fence_life_ms: u64) {
+    pub(super) fn fill(&self, cmd: &mut Cmd, fence: &str, caller: &str) {
         cmd.arg(self.len() + 1).arg(fence);
         let released = self.releases.iter().map(|release| &release.main);
         for main in released.chain(self.asks.iter().map(|ask| &ask.main)) {
             cmd.arg(main);
         }
-        cmd.arg(self.releases.len()).arg(fence_life_ms);
+        cmd.arg(self.releases.len()).arg(caller);
         match self.asks.first().map(|ask| &ask.what) {
             Some(AskText { text, ttl_ms }) => cmd.arg(text).arg(*ttl_ms),
             None => cmd.arg("").arg(0),

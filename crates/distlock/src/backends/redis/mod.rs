@@ -70,7 +70,7 @@ struct Inner {
 /// Which channel a client listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PushBy {
-    /// One for all keys: the verb that pushes and the channel's name without the client id.
+    /// One for all keys. So all calls begin alike: this is who calls, as names.lua takes it.
     Client(String),
     /// One for each key, in the slot of the key.
     Key,
@@ -156,7 +156,7 @@ impl Redis {
         } else {
             let prefix = namespace.channel();
             let own = format!("{prefix}{client}");
-            (PushBy::Client(format!("PUBLISH {prefix}")), Some(own))
+            (PushBy::Client(format!("P{client} {FENCE_LIFE_MS} {prefix}")), Some(own))
         };
         let link = Link::new(config, client.clone(), channel);
         let (together, riders) = (Together::default(), Riders::default());
@@ -187,25 +187,27 @@ impl Inner {
         span: Duration,
         rest: Fill<'_>,
     ) -> Result<Result<Value, RedisError>, Fault> {
-        let push: Cow<'_, str> = match &self.push {
-            _ if !self.link.can_push() => "".into(),
-            PushBy::Client(verb_and_prefix) => verb_and_prefix.into(),
-            PushBy::Key => format!("SPUBLISH {}", self.namespace.key_channel(key)).into(),
-        };
-        let life = self.fence_life_ms(span);
+        let caller = self.caller(key, span);
         let fill = |cmd: &mut Cmd| {
             self.namespace.add_keys(cmd, key);
-            cmd.arg(id).arg(&self.client).arg(&*push).arg(life);
+            cmd.arg(id).arg(&*caller);
             rest(cmd);
         };
         self.link.try_eval(action, script, &fill).await
     }
 
-    fn fence_life_ms(&self, span: Duration) -> u64 {
-        match self.push {
-            PushBy::Client(_) => FENCE_LIFE_MS,
+    /// Who calls, as names.lua takes it.
+    fn caller(&self, key: &Key, span: Duration) -> Cow<'_, str> {
+        let can_push = self.link.can_push();
+        match &self.push {
+            PushBy::Client(caller) if can_push => caller.into(),
+            PushBy::Client(caller) => caller.replacen('P', "-", 1).into(),
             PushBy::Key => {
-                KEY_FENCE_LIFE_MS + u64::try_from(span.as_millis()).unwrap_or(FENCE_LIFE_MS)
+                let life =
+                    KEY_FENCE_LIFE_MS + u64::try_from(span.as_millis()).unwrap_or(FENCE_LIFE_MS);
+                let (by, channel) =
+                    (if can_push { 'S' } else { '-' }, self.namespace.key_channel(key));
+                format!("{by}{} {life} {channel}", self.client).into()
             }
         }
     }
@@ -214,9 +216,9 @@ impl Inner {
         let (key, id) = (&ask.claim.key, ask.claim.id.reveal());
         let rest = |cmd: &mut Cmd| {
             wire::add_ask(cmd, ask, &self.client);
-            if let Some(witness) = &ask.witness {
-                cmd.arg(self.namespace.main(&witness.key)).arg(&wire::hex(witness.id)[..]);
-            }
+            let witness = ask.witness.as_ref();
+            let witness = witness.map(|claim| (self.namespace.main(&claim.key), claim.id));
+            wire::add_unusual(cmd, ask, witness);
         };
         let value = self.law("acquire", &ACQUIRE, (key, &id), wire::longest(ask), &rest).await?;
         self.read(wire::answer(&id, &value))

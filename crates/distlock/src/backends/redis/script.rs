@@ -40,9 +40,13 @@ script!(
     "names.lua",
     "clock.lua",
     "acquire_free.lua",
+    "number.lua",
+    "acquire_grant.lua",
     "texts.lua",
-    "line.lua",
     "acquire_behind.lua",
+    "number.lua",
+    "join.lua",
+    "acquire_wait.lua",
     "law.lua",
     "acquire.lua"
 );
@@ -55,6 +59,9 @@ script!(
     "texts.lua",
     "next.lua",
     "release_next.lua",
+    "number.lua",
+    "enter.lua",
+    "release_told.lua",
     "law.lua",
     "release.lua"
 );
@@ -64,9 +71,13 @@ script!(
     "names.lua",
     "clock.lua",
     "texts.lua",
+    "relay.lua",
     "next.lua",
-    "line.lua",
-    "relay.lua"
+    "relay_join.lua",
+    "number.lua",
+    "join.lua",
+    "enter.lua",
+    "relay_told.lua"
 );
 script!(
     MANY,
@@ -74,6 +85,7 @@ script!(
     "many_names.lua",
     "many_release.lua",
     "clock.lua",
+    "number.lua",
     "many_acquire.lua";
     80 args, 4096 bytes
 );
@@ -125,4 +137,35 @@ impl Script {
 pub(super) fn is_unknown(answer: &Result<Value, RedisError>) -> bool {
     let unknown = redis::ErrorKind::Server(ServerErrorKind::NoScript);
     answer.as_ref().is_err_and(|error| error.kind() == unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::faults::NEEDED;
+    use super::*;
+
+    /// The commands that a script calls by name. Who is told is told by a name made up.
+    fn commands(script: &Script) -> impl Iterator<Item = String> {
+        let calls = script.text.split("call('").chain(script.text.split("get_main('")).skip(1);
+        let names = calls.filter_map(|call| call.split_once('\'').map(|(name, _)| name));
+        let is_name =
+            |name: &&str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase());
+        names.filter(is_name).map(|name| format!("+{}", name.to_lowercase()))
+    }
+
+    #[test]
+    fn whoever_writes_an_access_list_is_told_all_commands_and_no_others() {
+        let scripts =
+            [&ACQUIRE, &RELEASE, &RELAY, &MANY, &RENEW, &JOURNAL, &STAND, &BEAT, &GLANCE, &INSPECT];
+        let called: BTreeSet<_> = scripts.into_iter().flat_map(|script| commands(script)).collect();
+        let told: BTreeSet<_> =
+            NEEDED.split([' ', ',']).filter(|word| word.starts_with('+')).collect();
+        let outside = ["+eval", "+evalsha", "+subscribe", "+ssubscribe", "+publish", "+spublish"];
+        let journal = ["+xrange", "+xrevrange"];
+        let others = outside.into_iter().chain(journal).map(str::to_owned);
+        let all: BTreeSet<_> = called.into_iter().chain(others).collect();
+        assert_eq!(told.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), all);
+    }
 }

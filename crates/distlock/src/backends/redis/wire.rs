@@ -64,18 +64,28 @@ pub(super) fn longest(ask: &Ask) -> Duration {
     ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place))
 }
 
-/// Adds `ARGV` of acquire.lua from 5 on.
+/// Adds `ARGV` of acquire_free.lua from 3 on, without what may be missing.
 pub(super) fn add_ask(cmd: &mut Cmd, ask: &Ask, client: &str) {
     cmd.arg(ask_text(ask, client)).arg(ttl_ms(ask));
-    add_optional(cmd, ask.fence_floor);
-    add_optional(cmd, (!ask.is_exclusive()).then_some(u64::from(ask.weight)));
     match ask.wait {
         Some(wait) => cmd.arg(format!("{} {}", millis(wait.place), wait.waiters_max)),
         None => cmd.arg(""),
     };
 }
 
-/// Adds `ARGV` of stand.lua from 5 on.
+/// Adds what may be missing there, unless it is; `witness` is the main key and the claim of one.
+pub(super) fn add_unusual(cmd: &mut Cmd, ask: &Ask, witness: Option<(String, ClaimId)>) {
+    let weight = (!ask.is_exclusive()).then_some(u64::from(ask.weight));
+    if weight.is_some() || ask.fence_floor.is_some() || witness.is_some() {
+        add_optional(cmd, weight);
+        add_optional(cmd, ask.fence_floor);
+    }
+    if let Some((main, id)) = witness {
+        cmd.arg(main).arg(&hex(id)[..]);
+    }
+}
+
+/// Adds `ARGV` of stand.lua from 3 on.
 pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
     cmd.arg(millis(renewal.span));
     add_optional(cmd, renewal.weight.map(u64::from));
@@ -98,14 +108,18 @@ pub(super) fn released_id(target: &Target) -> String {
     }
 }
 
-/// Adds `ARGV` of release.lua from 5 on.
+/// Adds `ARGV` of release_free.lua from 3 on, which is nothing in the usual case.
 pub(super) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
     let (keep, bury) = (millis(how.keep), millis(how.bury));
     match target {
-        Target::Fence { fence, .. } => cmd.arg(format!("{fence} {keep} {bury}")),
-        _ if how == How::default() => cmd.arg(""),
-        _ => cmd.arg(format!("- {keep} {bury}")),
-    };
+        Target::Fence { fence, .. } => {
+            cmd.arg(format!("{fence} {keep} {bury}"));
+        }
+        _ if how == How::default() => {}
+        _ => {
+            cmd.arg(format!("- {keep} {bury}"));
+        }
+    }
 }
 
 /// A reader of an array that came back from a script.

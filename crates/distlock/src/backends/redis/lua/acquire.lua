@@ -4,13 +4,13 @@
 -- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead' | 'forgot'
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
-local p = lines(ARGV[5])
+local p = lines(ARGV[3])
 local ask = {
   id = id, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5], reentry = p[6],
-  capacity = number(p[7]), weight = number(ARGV[8]) or number(p[7]), floor = floor, since = now,
+  capacity = number(p[7]), weight = number(weight) or number(p[7]), floor = floor, since = now,
 }
-local place, most = string.match(ARGV[9], '^(%d+) (%d+)$')
-local ttl = number(ARGV[6])
+local place, most = string.match(ARGV[5], '^(%d+) (%d+)$')
+local ttl = number(ARGV[4])
 place, most = number(place), number(most)
 ask.exclusive = ask.weight == ask.capacity
 
@@ -61,8 +61,11 @@ end
 
 local function queue()
   local ticket = mint(now_us)
-  call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
+  if not ask.exclusive then
+    call('HSET', details, '~s', '')
+  end
   call('HSET', details, id, pack(ask), '~o', ask.order)
+  call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
   say_more()
   join_client(ask, ticket)
   if ask.reentry ~= '' then
@@ -111,5 +114,5 @@ end
 get_main = call
 settle()
 local result = answer()
-keep_counter()
+finish()
 return table.concat(result, '\n')

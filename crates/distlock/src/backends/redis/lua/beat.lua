@@ -1,12 +1,12 @@
 -- One heartbeat for all places that a client has at a key.
 --
--- ARGV  5 span in ms, 6.. the claims. ARGV[1] is the first of them.
+-- ARGV  3 span in ms, 4.. the claims. ARGV[1] is the first of them.
 -- Returns, after that one: ms until a lease ends or -1, the ticket of the first in line or '', and
 -- for each claim its ticket and how many are ahead. A ticket of '' means that this client does not
 -- wait under the claim: then stand.lua knows more. With many claims nobody is counted, and ahead
 -- is ''.
 local COUNTED_MAX = 16
-local span = number(ARGV[5])
+local span = number(ARGV[3])
 
 settle()
 local order = order_now()
@@ -14,7 +14,7 @@ local _, head = first(order)
 local answers = reply(retry_after(), head and whole(head) or '')
 local waits = false
 
-for from = 6, #ARGV, SLICE do
+for from = 4, #ARGV, SLICE do
   local claims, names = {}, {}
   for i = from, math.min(from + SLICE - 1, #ARGV) do
     claims[#claims + 1] = ARGV[i]
@@ -26,7 +26,7 @@ for from = 6, #ARGV, SLICE do
   for i in ipairs(claims) do
     local ticket = mine[i] and (x[i] or s[i])
     local count = ''
-    if ticket and #ARGV - 5 <= COUNTED_MAX then
+    if ticket and #ARGV - 3 <= COUNTED_MAX then
       count = ahead(order, x[i] and true or false, number(ticket))
     end
     waits = waits or ticket
@@ -38,5 +38,5 @@ end
 if waits then
   hear_client(now + span)
 end
-keep_counter()
+finish()
 return answers

@@ -1,12 +1,12 @@
 -- Looks at a key without changing anything. What is past its time is passed over, though it may
 -- still be stored.
 --
--- ARGV  5 how many holders and waiters to show at most.
+-- ARGV  3 how many holders and waiters to show at most.
 -- ARGV  1 any text, which comes back first.
 -- Returns, after it, {order or '', holders in all, waiters in all, {holder..}, {waiter..}} with
 --   holder: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1
 --   waiter: owner, reason, weight, 1 if exclusive, group, waited ms
-local most = number(ARGV[5])
+local most = number(ARGV[3])
 local shown, waiting = {}, {}
 local holders_total, waiters_total = 0, call('ZCARD', queue_x) + call('ZCARD', queue_s)
 

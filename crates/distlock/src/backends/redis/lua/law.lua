@@ -12,14 +12,26 @@
 --          whom, found by prefix.
 -- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
 --          the queue, '~<client>:<number>' -> sum of what places of the client are worth
---          (see texts.lua); one that is missing is zero.
+--          (see texts.lua); one that is missing is zero. '~s' is there as long as somebody shares
+--          or wants to, '~x' as long as somebody is buried: whoever looks here need not look there.
 -- graves   zset claim -> moment until which it stays dead.
 
+local sharers, queue_s = KEYS[3] or main .. ':s', KEYS[5] or main .. ':qs'
+local graves = KEYS[9] or main .. ':x'
 local now_us, max = number(now_us_text), math.max
 local GRAVES_MAX = 10000
 local SLICE = 500 -- unpack breaks at about 8000
 
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
+
+-- '..' and tostring print 14 digits only; fences have up to 16.
+local function whole(n)
+  return string.format('%.0f', n)
+end
+
+local function places_of(prefix, most)
+  return call('ZRANGEBYLEX', places, '[' .. prefix, '[' .. prefix .. '\255', 'LIMIT', 0, most)
+end
 
 local function lines(text)
   local parts = {}
@@ -64,9 +76,16 @@ local function mint(at_least)
   return counter
 end
 
-local function keep_counter()
+-- The last thing that a script does.
+local function finish()
   if counter then
-    call('SET', fence_key, whole(counter), 'PX', ARGV[4])
+    call('SET', fence_key, whole(counter), 'PX', string.match(caller, ' (%d+)'))
+  end
+  if call('EXISTS', sharers, queue_s) == 0 then
+    call('HDEL', details, '~s')
+  end
+  if call('EXISTS', graves) == 0 then
+    call('HDEL', details, '~x')
   end
 end
 
@@ -140,8 +159,8 @@ end
 
 local function write_sibling(h, ends)
   say_more()
+  call('HSET', details, h.id, pack(h), '~s', '')
   call('ZADD', sharers, whole(ends), h.id)
-  call('HSET', details, h.id, pack(h))
   outlive(sharers, ends)
   outlive(details, ends)
 end
@@ -167,9 +186,9 @@ end
 
 local function put_shared(h, ends)
   held = held or { kind = 'shared', group = h.group, order = h.order }
-  call('ZADD', sharers, whole(ends), h.id)
-  call('HSET', details, h.id, pack(h))
+  call('HSET', details, h.id, pack(h), '~s', '')
   call('HINCRBY', details, '~w', whole(h.weight))
+  call('ZADD', sharers, whole(ends), h.id)
   write_shared()
 end
 
@@ -248,7 +267,7 @@ end
 
 -- A place has left its client. Without any, the client's heartbeat means nothing here.
 local function leave_client(name, claim, ticket)
-  local sum, number_ = summand(name, claim, ticket)
+  local sum, number_ = summand(name, claim, whole(ticket))
   if redis.pcall('HINCRBY', details, sum, -number_) == 0 then
     call('HDEL', details, sum)
   end
@@ -266,7 +285,7 @@ local function purge_waiters()
         for _, place in ipairs(left) do
           local claim = string.sub(place, -32)
           -- All places of the client go, and with them its sums.
-          call('HDEL', details, (summand(name, claim, ticket_of(claim) or 0)))
+          call('HDEL', details, (summand(name, claim, whole(ticket_of(claim) or 0))))
           leave_queue(details_of(claim))
         end
       until #left < SLICE
@@ -309,7 +328,7 @@ local function enter(h, ticket, fence)
   else
     put_shared(h, ends)
   end
-  push(h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
+  push(caller, h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
 end
 
 local function admit()
@@ -385,7 +404,7 @@ end
 
 local function join_client(h, ticket)
   call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
-  local sum, number_ = summand(client, h.id, ticket)
+  local sum, number_ = summand(client, h.id, whole(ticket))
   -- A sum too large for the server stays as it is: wrong, and glance.lua takes it for nothing else.
   redis.pcall('HINCRBY', details, sum, number_)
 end
@@ -420,11 +439,18 @@ local function extend_sharer(claim, span)
     local h = details_of(claim)
     drop_sharers({ claim })
     put_exclusive(h, now + span)
+  else
+    outlive(sharers, now + span)
+    outlive(details, now + span)
   end
 end
 
 local function bury(claim, until_)
+  call('HSET', details, '~x', '')
   call('ZADD', graves, 'GT', whole(until_), claim)
   call('ZREMRANGEBYRANK', graves, 0, -GRAVES_MAX - 1)
-  outlive(graves, until_)
+  -- As long as there are details of those who wait, so are they.
+  for _, key in ipairs({ details, graves, queue_x, queue_s, clients, places }) do
+    outlive(key, until_)
+  end
 end

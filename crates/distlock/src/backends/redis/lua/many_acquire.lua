@@ -1,20 +1,20 @@
 -- Those who ask, and nobody holds, waits or is buried. At most one of them is granted each key, so
 -- one fence does for all of them.
-local fence = next_number(now_us_text)
-local rest, ttl = fence .. ' ' .. args[3] .. '\n' .. now_text, args[4]
+local rest, ttl = taken .. ' ' .. args[3] .. '\n' .. now_text, args[4]
 
-local sides = {}
+local details = {}
 for i = 1, asks do
-  local main = keys[1 + releases + i]
-  sides[2 * i - 1], sides[2 * i] = main .. ':d', main .. ':x'
+  details[i] = keys[1 + releases + i] .. ':d'
 end
-local all_plain = call('EXISTS', unpack(sides)) == 0
+local all_plain = call('EXISTS', unpack(details)) == 0
 
 for i = 1, asks do
   local at = releases + i
-  local plain = all_plain or call('EXISTS', sides[2 * i - 1], sides[2 * i]) == 0
+  local plain = all_plain or call('EXISTS', details[i]) == 0
   if not (plain and call('SET', keys[1 + at], args[4 + at] .. rest, 'NX', 'PX', ttl)) then
     left_alone[#left_alone + 1] = at
   end
 end
-return answer_with(fence)
+
+local answer = args[5] .. args[1] .. ' ' .. taken
+return left_alone[1] and answer .. ' ' .. table.concat(left_alone, ' ') or answer

@@ -3,13 +3,14 @@
 --
 -- KEYS  1 fence, then the main keys: of those that are released, then of those that are asked for.
 --       Side keys are called after them.
--- ARGV  1 how many are released, 2 how long the fence counter lives on, in ms, 3 the ask of all who
---       ask as in acquire_free.lua, 4 their ttl; then the claim ids of all, a space behind each.
+-- ARGV  1 how many are released, 2 the caller as in names.lua, 3 the ask of all who ask as in
+--       acquire_free.lua, 4 their ttl; then the claim ids of all, a space behind each.
 -- Returns, as words, the first claim id, how many were to be released, the fence of all who are
 -- granted (fences only have to grow from one holder of a key to the next) or 0 if nobody asks, and
 -- the places in the call, from 1 on, of those who are left alone.
 local call, keys, args = redis.call, KEYS, ARGV
-local fence_key, fence_life, one_counter = keys[1], args[2], true
+local fence_key, one_counter, caller = keys[1], true, args[2]
+local wanted, and_next, taken, upto = true, false, nil, nil
 local releases = tonumber(args[1])
 local asks = #keys - 1 - releases
 local left_alone = {}

@@ -1,47 +1,26 @@
--- Letting the next one in where, as is usual, nobody shares or wants to, all who wait are alive, and
+-- Who is next in line where, as is usual, nobody shares or wants to, all who wait are alive, and
 -- the first of them belongs to no thread of work. Whatever is not so, the law decides.
+--
+-- Needs    mine: the caller is the one who holds. nobody_buried: that must not be, either. stem:
+--          what the details of an ask of the same client begin with; the next may be just like it.
+-- Leaves   next_claim, unless nobody is next or it is not as usual; of that one next_ticket,
+--          next_ask, next_client, next_floor, and next_ends, when its lease ends.
+local head = mine and call('ZRANGE', queue_x, 0, 0, 'WITHSCORES') or {}
+local oldest = head[1] and call('ZRANGE', clients, 0, 0, 'WITHSCORES') or {}
 
--- Who is next: claim, ask, client, fence floor, ticket, and when the lease ends. Nobody if it is not
--- as usual, or if a key is there that must not be.
-local function next_in_line(absent)
-  local head = call('ZRANGE', queue_x, 0, 0, 'WITHSCORES')
-  local oldest = call('ZRANGE', clients, 0, 0, 'WITHSCORES')
-  local all_live = head[1] and oldest[1] and number(oldest[2]) > now
-  if all_live and call('EXISTS', sharers, queue_s, absent or queue_s) == 0 then
-    local ask, to, reentry, floor = string.match(call('HGET', details, head[1]) or '',
-      '^([^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)\n%d+)\n%d+\n%d+\n\n(%d*)$')
-    local ends = to == oldest[1] and oldest[2] or to and call('ZSCORE', clients, to)
-    return reentry == '' and ends and head[1], ask, to, floor, head[2], ends
-  end
-end
-
--- Its place is given up: what it is worth is taken off its sum, unless that is done already.
-local function leave_line(claim, to, sum, worth)
-  call('ZREM', queue_x, claim)
-  call('ZREM', places, 'c:' .. to .. ':' .. claim)
-  -- Without places a client's heartbeat means nothing here, nor the order without a queue.
-  if not sum or redis.pcall('HINCRBY', details, sum, -worth) ~= 0 then
-    call('HDEL', details, claim)
-  elseif #places_of('c:' .. to .. ':', 1) > 0 then
-    call('HDEL', details, claim, sum)
+if oldest[1] and number(oldest[2]) > now then
+  local found = call('HMGET', details, head[1], '~s', nobody_buried and '~x' or '~s')
+  local text, reentry = found[1] or '', ''
+  if stem and string.find(text, stem, 1, true) == 1 and string.sub(text, -2) == '\n\n' then
+    next_ask, next_client, next_floor = ARGV[3], client, ''
   else
-    call('ZREM', clients, to)
-    call('HDEL', details, claim, sum, call('EXISTS', places) == 0 and '~o' or claim)
+    next_ask, next_client, reentry, next_floor = string.match(text,
+      '^([^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)\n%d+)\n%d+\n%d+\n\n(%d*)$')
   end
-end
-
--- Lets it in; what it has to be told.
-local function enter(claim, ask, ticket, ends, fence)
-  call('SET', main, claim .. ' ' .. fence .. ' ' .. ask .. '\n' .. now_text .. '+', 'PXAT', ends)
-  return 'granted ' .. claim .. ' ' .. ticket .. ' ' .. fence
-end
-
--- Tells a client, or returns what it has to be told if it is the one that called. Not on a cluster,
--- where a call may be made again out of sight, and the answer is then another one.
-local function tell(to, news)
-  if to == client and string.sub(ARGV[3], 1, 1) ~= 'S' then
-    return news
+  if next_client and reentry == '' and not (found[2] or found[3]) then
+    next_ends = next_client == oldest[1] and oldest[2] or call('ZSCORE', clients, next_client)
   end
-  push(to, news)
-  return ''
+  if next_ends then
+    next_claim, next_ticket, next_ends = head[1], plain(head[2]), plain(next_ends)
+  end
 end

@@ -3,7 +3,7 @@
 -- Returns the claim id if the claim held until now, or that and 'waiting' | 'gone'. See also
 -- release_next.lua.
 
-local broken, keep, grave = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
+local broken, keep, grave = string.match(ARGV[3] or '', '^(%S+) (%d+) (%d+)$')
 broken, keep, grave = number(broken), number(keep) or 0, number(grave) or 0
 
 -- The key stays taken until then, but by a claim that is dead.
@@ -54,7 +54,7 @@ local function break_holds(fence)
   local function strike(h, ends)
     hit[#hit + 1] = h
     bury(string.sub(h.id, -32), max(ends, now + grave))
-    push(h.client, 'broken ' .. string.sub(h.id, -32))
+    push(caller, h.client, 'broken ' .. string.sub(h.id, -32))
   end
   local main_hit = held and held.fence == fence and held.ends
   if main_hit then
@@ -79,5 +79,5 @@ end
 settle()
 local outcome = broken and break_holds(broken) or give_up()
 admit()
-keep_counter()
+finish()
 return outcome == 'held' and id or reply(outcome)

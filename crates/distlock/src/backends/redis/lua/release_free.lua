@@ -1,14 +1,13 @@
 -- The usual case: an exclusive holder lets go and nobody waits; or there is nothing to let go of.
 --
--- ARGV  5 '' for a plain release, or the fence to break ('-' to release the claim), ms to keep the
---       key taken and ms to bury.
--- Returns what release.lua returns.
-local text = ARGV[5] == '' and redis.pcall('GET', main)
-local mine = type(text) == 'string' and string.find(text, id .. ' ', 1, true) == 1
-
+-- ARGV  3 nothing for a plain release, or the fence to break ('-' to release the claim), ms to keep
+--       the key taken and ms to bury.
+-- Returns what release.lua returns. Leaves mine.
+local text = not ARGV[3] and redis.pcall('GET', main)
+mine = type(text) == 'string' and string.find(text, id .. ' ', 1, true) == 1
 local alone = mine and string.byte(text, -1) ~= MORE
 
-if alone or (ARGV[5] == '' and type(text) ~= 'table'
+if alone or (not ARGV[3] and type(text) ~= 'table'
   and call('EXISTS', KEYS[8] or main .. ':d') == 0) then
   if mine then
     call('DEL', main)

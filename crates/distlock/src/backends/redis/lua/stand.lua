@@ -1,9 +1,9 @@
 -- Keeps one claim alive, held or waiting, and says where it stands.
 --
--- ARGV  5 span in ms, 6 weight to lower to, 7 fence floor. An empty string means none.
+-- ARGV  3 span in ms, 4 weight to lower to, 5 fence floor. An empty string means none.
 -- Returns, after the claim id, {'held', fence} | {'gone'}
 --       | {'waiting', ticket, ahead, ms until a lease ends or -1}
-local span, weight, floor = number(ARGV[5]), number(ARGV[6]), number(ARGV[7])
+local span, weight, floor = number(ARGV[3]), number(ARGV[4]), number(ARGV[5])
 
 local function raised(fence)
   fence = max(fence, floor)
@@ -75,5 +75,5 @@ local result = stand()
 if weight then
   admit()
 end
-keep_counter()
+finish()
 return result

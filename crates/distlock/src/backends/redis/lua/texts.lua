@@ -2,45 +2,52 @@
 --
 -- main     '<claim> <fence> <owner>', then reason, order, client, group, reentry id, capacity and
 --          the moment since when, a line each. The first line is for people and foreign clients.
---          A '+' at the end says that there may be details; without it there are none.
+--          A '+' at the end says that there may be claims in details; without it there are none.
 -- details  owner, reason, order, client, group, reentry id, capacity, weight, since, fence, floor.
-local queue_x, queue_s, clients = KEYS[4], KEYS[5], KEYS[6]
-local sharers, places, details, graves = KEYS[3], KEYS[7], KEYS[8], KEYS[9]
-if not sharers then
-  sharers, queue_x, queue_s = main .. ':s', main .. ':qx', main .. ':qs'
-  clients, places, details, graves = main .. ':c', main .. ':p', main .. ':d', main .. ':x'
+local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
+if not details then
+  queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
 end
-local client, now = ARGV[2], number(now_text)
+local client, now = string.sub(caller, 2, 33), number(now_text)
 local SLACK = 60000
 
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
 -- whoever comes by in time removes it piece by piece, with all that belongs to it.
 local function outlive(key, until_)
-  local left = call('PTTL', key)
-  until_ = until_ + SLACK
-  if left == -1 or (left >= 0 and now + left < until_) then
-    call('PEXPIREAT', key, whole(until_))
-  end
+  local ends = string.format('%.0f', until_ + SLACK)
+  redis.call('PEXPIREAT', key, ends, 'NX')
+  redis.call('PEXPIREAT', key, ends, 'GT')
 end
 
-local function push(to, text)
-  local verb, channel = string.match(ARGV[3], '^(%u+) (.*)$')
-  if verb then
+local function push(caller, to, text)
+  local by, channel = string.match(caller, '^([PS])%x+ %d+ (.*)$')
+  if by then
     -- Denied or not, the grant stands: the waiter's next heartbeat tells.
-    redis.pcall(verb, channel .. to, text)
+    redis.pcall(by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
   end
 end
 
--- The places of a client that were taken within a second, more or less, are summed up under one
--- name. So newcomers change the last sum only and those who enter mostly the first. What a place adds
--- is as good as random by the claim, and another number under another ticket.
+-- The places of a client that were taken within one second are summed up under one name. So
+-- newcomers change the last sum only and those who enter mostly the first. What a place adds is as
+-- good as random by the claim, and another number under another ticket, which is a text.
 --
 -- Returns the name and the number, which is below 2^52 so that the server writes it as it is.
 local function summand(of, claim, ticket)
-  return '~' .. of .. ':' .. math.floor(ticket / 1048576),
-    number(string.sub(claim, -13), 16) - 2251799813685248 + ticket % 1099511627776
+  return '~' .. of .. ':' .. string.sub(ticket, 1, -7),
+    tonumber(string.sub(claim, -13), 16) - 2251799813685248 + tonumber(string.sub(ticket, -12))
 end
 
-local function places_of(prefix, most)
-  return call('ZRANGEBYLEX', places, '[' .. prefix, '[' .. prefix .. '\255', 'LIMIT', 0, most)
+-- A score as a whole number. Servers from 7.2 on write one with many zeros with an exponent.
+local function plain(score)
+  return string.find(score, 'e', 1, true) and string.format('%.0f', score) or score
+end
+
+-- What the details of an ask for the whole capacity begin with.
+local function stem_of(ask)
+  return ask .. '\n' .. string.match(ask, '%d+$', -10) .. '\n' -- it has ten digits at most
+end
+
+-- The order that an ask is for, and its thread of work.
+local function order_of(ask)
+  return string.match(ask, '^[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n([^\n]*)\n')
 end

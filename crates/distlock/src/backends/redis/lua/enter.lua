@@ -1,0 +1,30 @@
+-- Whoever is next in line enters. If somebody else was to join the line, then only after that, so
+-- that it does not end in between.
+--
+-- Needs    what next.lua and join.lua leave; taken: the fence. leaving_sum and leaving_worth.
+-- Leaves   news: what the one who entered has to be told if it belongs to the client that called,
+--          or ''. Not on a cluster, where a call may be made again out of sight, and the answer is
+--          then another one.
+news = ''
+if next_claim and (joined or not joins) then
+  local prefix = 'c:' .. next_client .. ':'
+  call('ZREM', queue_x, next_claim)
+  call('ZREM', places, prefix .. next_claim)
+  -- Without places a client's heartbeat means nothing here, nor the order without a queue.
+  if settled or redis.pcall('HINCRBY', details, leaving_sum, -leaving_worth) ~= 0 then
+    call('HDEL', details, next_claim)
+  elseif call('ZLEXCOUNT', places, '[' .. prefix, '[' .. prefix .. '\255') > 0 then
+    call('HDEL', details, next_claim, leaving_sum)
+  else
+    call('ZREM', clients, next_client)
+    local order = call('EXISTS', places) == 0 and '~o' or leaving_sum
+    call('HDEL', details, next_claim, leaving_sum, order)
+  end
+  call('SET', main, next_claim .. ' ' .. taken .. ' ' .. next_ask .. '\n' .. now_text .. '+',
+    'PXAT', next_ends)
+  news = 'granted ' .. next_claim .. ' ' .. next_ticket .. ' ' .. taken
+  if next_client ~= client or string.sub(caller, 1, 1) == 'S' then
+    push(caller, next_client, news)
+    news = ''
+  end
+end

@@ -1,0 +1,28 @@
+-- Takes the usual place: at the end of a line in which nobody shares or wants to.
+--
+-- ARGV     3 the ask.
+-- Needs    joins: the claim, if one does. stem: what its details begin with. place: how long it
+--          lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth: what
+--          summand says of somebody who is about to leave, if anybody is.
+-- Leaves   joined, unless it is in line already. settled: the sum is right for the one who leaves,
+--          too.
+if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
+  joined = true
+  local text = stem .. now_text .. '\n\n' .. floor
+  local sum, worth = summand(client, joins, upto)
+  call('ZADD', places, 0, 'c:' .. client .. ':' .. joins)
+  if call('ZADD', clients, 'GT', string.format('%.0f', now + place), client) == 1 then
+    call('HSET', details, joins, text, '~o', order_of(ARGV[3]), sum, worth)
+  else
+    settled = sum == leaving_sum
+    call('HSET', details, joins, text)
+    redis.pcall('HINCRBY', details, sum, settled and worth - leaving_worth or worth)
+  end
+  -- A line that somebody keeps alive lasts long enough for most who join it. One that is new has
+  -- no end yet, which is -1 here.
+  if call('PTTL', queue_x) < place + SLACK / 2 then
+    for _, key in ipairs({ queue_x, clients, places, details }) do
+      outlive(key, now + place)
+    end
+  end
+end

@@ -1,0 +1,23 @@
+-- Takes a number from the counter that both fences and tickets come from, if one is wanted.
+--
+-- Needs    wanted: what it is at least, as a text, or true for the present. and_next: the one after
+--          it is taken, too.
+-- Leaves   taken, and upto: the last that is taken. Both are texts; those of one length compare as
+--          numbers do.
+--
+-- Where all keys share a counter, its life begins anew only when the seventh digit has changed,
+-- which it does every 1000 seconds.
+taken = wanted == true and now_us_text or wanted
+upto = taken
+if taken then
+  upto = and_next and string.format('%.0f', taken + 1) or taken
+  local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
+  local behind = last and #last == #taken and last < taken
+  if not (behind and one_counter and string.byte(last, 7) == string.byte(taken, 7)) then
+    if last and not behind then
+      taken = string.format('%.0f', math.max(number(last) + 1, number(taken)))
+      upto = and_next and string.format('%.0f', taken + 1) or taken
+    end
+    call('SET', fence_key, upto, 'PX', string.match(caller, ' (%d+)'))
+  end
+end
