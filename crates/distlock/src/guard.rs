@@ -153,7 +153,7 @@ impl Guard {
     /// A token that is cancelled when the hold ends. [`Guard::watch`] tells how it ended.
     pub fn cancellation(&self) -> CancellationToken {
         // A child: whoever cancels it stops its own work, not our belief in the hold.
-        self.hold.ended.child_token()
+        self.hold.ended().child_token()
     }
 
     /// An observer of this hold that can outlive the guard and be cloned.
@@ -391,7 +391,7 @@ impl Watch {
             if let Some(end) = self.end() {
                 return end;
             }
-            self.hold.ended.cancelled().await;
+            self.hold.ended().cancelled().await;
         }
     }
 }

@@ -5,6 +5,7 @@
 //! under the same claim, so that a lost reply costs nothing but time. There is one exit for every
 //! end, and one clean-up, [`Armed`], for every exit.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tracing::Instrument;
 
 use super::Grant;
 use super::armed::Armed;
-use super::pacing::{Pacing, fault_pause};
+use super::pacing::{Pacing, fault_pause, random};
 use super::renew::release;
 use super::request::{Limit, Request};
 use crate::keeper::{Keeper, LastFault, RELEASE_MAX, Verdict};
@@ -53,18 +54,25 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
     let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
-    let attempts = Attempts::new(keeper, request, &seen, started, Arc::clone(&last_fault)).run();
-    let attempts = attempts.instrument(seen.span.clone());
-    let result = match limit {
-        Limit::Once | Limit::Forever => attempts.await,
-        Limit::For(max_wait) => tokio::select! {
-            biased;
-            result = attempts => result,
-            () = tokio::time::sleep(max_wait) => {
-                let waited = keeper.clock.now().since(started).max(max_wait);
-                Err(Error::Timeout { key, waited, source: lock(&last_fault).take() })
-            }
-        },
+    let mut attempts = Attempts::new(keeper, request, &seen, started, Arc::clone(&last_fault));
+    let result = {
+        // In one place from the start: it is large, and every move would copy it.
+        let mut running = pin!(attempts.run().instrument(seen.span.clone()));
+        match limit {
+            Limit::Once | Limit::Forever => running.await,
+            Limit::For(max_wait) => tokio::select! {
+                biased;
+                result = &mut running => result,
+                () = tokio::time::sleep(max_wait) => {
+                    let waited = keeper.clock.now().since(started).max(max_wait);
+                    Err(Error::Timeout { key, waited, source: lock(&last_fault).take() })
+                }
+            },
+        }
+    };
+    let result = match result {
+        Ok(granted) => attempts.granted(granted),
+        Err(error) => Err(attempts.failed(error)),
     };
     seen.ended(&result);
     result
@@ -138,16 +146,12 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    async fn run(mut self) -> Result<Grant, Error> {
+    async fn run(&mut self) -> Result<Granted, Error> {
         loop {
-            match self.attempt().await {
-                Ok(Some(granted)) => match self.confirm(granted).await {
-                    Ok(Some(granted)) => return self.granted(granted),
-                    Ok(None) => {}
-                    Err(error) => return self.failed(error),
-                },
-                Ok(None) => {}
-                Err(error) => return self.failed(error),
+            if let Some(granted) = self.attempt().await?
+                && let Some(granted) = self.confirm(granted).await?
+            {
+                return Ok(granted);
             }
         }
     }
@@ -249,7 +253,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Gives up for good. A caller who knows the id can ask again under it, or release it.
-    fn failed(self, error: Error) -> Result<Grant, Error> {
+    fn failed(self, error: Error) -> Error {
         let in_doubt = matches!(error, Error::Backend(_) | Error::NoQuorum { .. });
         if self.place_kept || self.fixed_id && in_doubt {
             self.armed.disarm();
@@ -257,7 +261,7 @@ impl<'a> Attempts<'a> {
         if self.place_kept {
             self.keeper.stop_waiting(&self.ask.claim);
         }
-        Err(error)
+        error
     }
 
     /// A grant to a waiter is good for what was left of its place. It is extended to the full ttl
@@ -380,7 +384,7 @@ impl<'a> Attempts<'a> {
     /// Pauses before the next attempt, no longer than until the holder's lease can end.
     async fn pause(&mut self, retry_after: Option<Duration>) -> Result<(), Error> {
         self.retries += 1;
-        let random = self.random(self.retries);
+        let random = random(self.ask.claim.id, self.retries);
         let pause = match &self.settings.waiting {
             Waiting::Poll(pacing) => pacing.next(self.retries, random),
             Waiting::Queue => Pacing::default().next(self.retries, random),
@@ -415,7 +419,10 @@ impl<'a> Attempts<'a> {
         if NoQuorum::of(&fault).is_some() {
             self.let_go().await?;
         }
-        self.sleep(pause.unwrap_or(fault_pause(self.faults, self.random(self.faults)))).await
+        self.sleep(
+            pause.unwrap_or(fault_pause(self.faults, random(self.ask.claim.id, self.faults))),
+        )
+        .await
     }
 
     /// Sleeps unless the locks are closed meanwhile.
@@ -424,15 +431,6 @@ impl<'a> Attempts<'a> {
             () = tokio::time::sleep(pause) => Ok(()),
             () = self.keeper.until_closed() => Err(Error::Closed),
         }
-    }
-
-    /// A number in `[0, 1)` that differs by claim and attempt.
-    fn random(&self, salt: u32) -> f64 {
-        let [.., a, b, c, d, e, f, g, h] = *self.ask.claim.id.as_bytes();
-        let mut bits = u64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(salt);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     fn key(&self) -> Key {

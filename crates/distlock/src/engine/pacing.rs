@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock_core::ClaimId;
+
 /// The shortest pause. Zero would spin.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
@@ -149,6 +151,15 @@ fn share(whole: Duration, part: f64) -> Duration {
 pub(super) fn fault_pause(faults: u32, random: f64) -> Duration {
     let most = Duration::from_millis(20).saturating_mul(1 << faults.min(6)).min(FAULT_PAUSE_MAX);
     most.mul_f64(0.5 + random / 2.0)
+}
+
+/// A number in `[0, 1)` that differs by claim and attempt.
+pub(super) fn random(id: ClaimId, attempt: u32) -> f64 {
+    let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
+    let mut bits = u64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(attempt);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

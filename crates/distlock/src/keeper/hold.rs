@@ -1,7 +1,7 @@
 //! A granted claim as its guard, its watchers and the keeper share it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::{Claim, Clock, Mode, Moment, VisitId, What};
@@ -14,6 +14,7 @@ use crate::Reason;
 use crate::engine::Grant;
 use crate::observe::{About, Event, Observer, word};
 use crate::options::Settings;
+use crate::sync::lock;
 
 /// A granted claim and what became of it.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ pub(crate) struct Hold {
     pub(crate) settings: Arc<Settings>,
     /// Some acquire of this claim was never answered and may still arrive.
     pub(crate) doubtful: bool,
-    /// Cancelled when the hold ends, however it ends.
-    pub(crate) ended: CancellationToken,
+    /// Made for the first who asks for it: most never do.
+    ended: Mutex<Option<CancellationToken>>,
     life: Life,
     /// When it must end, renewed or not.
     ends: Option<Moment>,
@@ -72,7 +73,7 @@ impl Hold {
             attempts: grant.attempts,
             settings,
             doubtful: grant.doubtful,
-            ended: CancellationToken::new(),
+            ended: Mutex::default(),
             life: Life { latch: Latch::new(grant.until), failing: AtomicBool::new(false) },
             ends,
             mode: grant.mode,
@@ -101,6 +102,16 @@ impl Hold {
             return self.life.latch.read();
         }
         state
+    }
+
+    /// A token that is cancelled when the hold ends, however it ends.
+    pub(crate) fn ended(&self) -> CancellationToken {
+        let token = lock(&self.ended).get_or_insert_default().clone();
+        // Whoever ended it before found no token. Whoever does so from now on finds this one.
+        if self.valid_until().is_err() {
+            token.cancel();
+        }
+        token
     }
 
     /// Remembers how the last renewal went: it is the reason if the lease ends.
@@ -198,7 +209,10 @@ impl Hold {
     }
 
     fn announce(&self, end: End) {
-        self.ended.cancel();
+        let token = lock(&self.ended).clone();
+        if let Some(token) = token {
+            token.cancel();
+        }
         self.observer.meter.held(&self.claim.key, -1.0);
         self.span.record("outcome", if end == End::Released { "released" } else { "lost" });
         if let End::Lost(reason) = end {
