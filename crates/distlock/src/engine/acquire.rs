@@ -419,10 +419,8 @@ impl<'a> Attempts<'a> {
         if NoQuorum::of(&fault).is_some() {
             self.let_go().await?;
         }
-        self.sleep(
-            pause.unwrap_or(fault_pause(self.faults, random(self.ask.claim.id, self.faults))),
-        )
-        .await
+        let random = random(self.ask.claim.id, self.faults);
+        self.sleep(pause.unwrap_or(fault_pause(self.faults, random))).await
     }
 
     /// Sleeps unless the locks are closed meanwhile.

@@ -146,7 +146,7 @@ mod tests {
     use super::super::faults::NEEDED;
     use super::*;
 
-    /// The commands that a script calls by name. Who is told is told by a name made up.
+    /// The commands that a script calls by name: all but the two by which clients are told.
     fn commands(script: &Script) -> impl Iterator<Item = String> {
         let calls = script.text.split("call('").chain(script.text.split("get_main('")).skip(1);
         let names = calls.filter_map(|call| call.split_once('\'').map(|(name, _)| name));

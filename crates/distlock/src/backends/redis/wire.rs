@@ -73,7 +73,7 @@ pub(super) fn add_ask(cmd: &mut Cmd, ask: &Ask, client: &str) {
     };
 }
 
-/// Adds what may be missing there, unless it is; `witness` is the main key and the claim of one.
+/// Adds the rest of them if anything is not as usual; a witness is its main key and its claim.
 pub(super) fn add_unusual(cmd: &mut Cmd, ask: &Ask, witness: Option<(String, ClaimId)>) {
     let weight = (!ask.is_exclusive()).then_some(u64::from(ask.weight));
     if weight.is_some() || ask.fence_floor.is_some() || witness.is_some() {
