@@ -107,7 +107,7 @@ impl Guard {
 
     /// Why the lock was lost; none while it is held.
     pub fn loss(&self) -> Option<Reason> {
-        self.watch().loss()
+        self.hold.state().err().and_then(End::loss)
     }
 
     /// How long the acquisition took.
@@ -362,10 +362,7 @@ impl Watch {
 
     /// Why the lock was lost; none while it is held and after a release.
     pub fn loss(&self) -> Option<Reason> {
-        match self.end() {
-            Some(End::Lost(reason)) => Some(reason),
-            Some(End::Released) | None => None,
-        }
+        self.end().and_then(End::loss)
     }
 
     /// Waits until the hold ends, and says how.

@@ -121,10 +121,7 @@ impl Hold {
 
     /// Why it was lost, as far as is known without a look at the clock.
     pub(crate) fn known_loss(&self) -> Option<Reason> {
-        match self.valid_until() {
-            Err(End::Lost(reason)) => Some(reason),
-            Err(End::Released) | Ok(_) => None,
-        }
+        self.valid_until().err().and_then(End::loss)
     }
 
     /// Valid until when as far as was told, without a look at the clock.

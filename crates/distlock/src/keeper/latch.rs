@@ -16,6 +16,16 @@ pub enum End {
     Lost(Reason),
 }
 
+impl End {
+    /// Why it was lost, if it was.
+    pub(crate) fn loss(self) -> Option<Reason> {
+        match self {
+            Self::Lost(reason) => Some(reason),
+            Self::Released => None,
+        }
+    }
+}
+
 /// Everything at or above this is an [`End`]; everything below, a moment in microseconds.
 const ENDS: u64 = u64::MAX - 15;
 

@@ -1,7 +1,7 @@
 -- Whoever is next in line enters. If somebody else was to join the line, then only after that, so
 -- that it does not end in between.
 --
--- Needs    what next.lua and join.lua leave; taken: the fence. leaving_sum and leaving_worth.
+-- Needs    what next.lua and join.lua leave; taken: the fence.
 -- Leaves   news: what the one who entered has to be told if it belongs to the client that called,
 --          or ''. Not on a cluster, where a call may be made again out of sight, and the answer is
 --          then another one.

@@ -2,8 +2,8 @@
 --
 -- ARGV     3 the ask.
 -- Needs    joins: the claim, if one does. stem: what its details begin with. place: how long it
---          lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth: what
---          summand says of somebody who is about to leave, if anybody is.
+--          lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth: of
+--          whoever is about to leave, if anybody is.
 -- Leaves   joined, unless it is in line already. settled: the sum is right for the one who leaves,
 --          too.
 if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then

@@ -4,7 +4,8 @@
 -- Needs    mine: the caller is the one who holds. nobody_buried: that must not be, either. stem:
 --          what the details of an ask of the same client begin with; the next may be just like it.
 -- Leaves   next_claim, unless nobody is next or it is not as usual; of that one next_ticket,
---          next_ask, next_client, next_floor, and next_ends, when its lease ends.
+--          next_ask, next_client, next_floor, next_ends, when its lease ends, and as leaving_sum
+--          and leaving_worth what summand says of the place that it leaves.
 local head = mine and call('ZRANGE', queue_x, 0, 0, 'WITHSCORES') or {}
 local oldest = head[1] and call('ZRANGE', clients, 0, 0, 'WITHSCORES') or {}
 
@@ -22,5 +23,6 @@ if oldest[1] and number(oldest[2]) > now then
   end
   if next_ends then
     next_claim, next_ticket, next_ends = head[1], plain(head[2]), plain(next_ends)
+    leaving_sum, leaving_worth = summand(next_client, next_claim, next_ticket)
   end
 end

@@ -1,4 +1,4 @@
--- Whether it is so. Leaves ahead, and what number.lua, join.lua and enter.lua need.
+-- Whether it is so. Leaves ahead, and what number.lua and join.lua need.
 local most, ahead
 place, most = string.match(ARGV[5], '^(%d+) (%d+)$')
 wanted, floor = true, ''
@@ -9,7 +9,6 @@ if next_claim then
   if next_claim == joins or next_floor ~= '' or not one_order or ahead >= number(most) then
     return id
   end
-  leaving_sum, leaving_worth = summand(next_client, next_claim, next_ticket)
 elseif call('EXISTS', details) > 0 then
   return id
 end
