@@ -27,12 +27,12 @@ local function outlives(key)
   return tonumber(last) <= now + redis.call('PTTL', key) + ROUNDED
 end
 
-local function older(text, line)
+local function older(text, line, unit)
   local parts, at = {}, 0
   for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
     at = at + 1
     local moment, mark = string.match(part, '^(%d+)(%+?)$')
-    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_) .. mark or part
+    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_ * unit) .. mark or part
   end
   return table.concat(parts, '\n')
 end
@@ -61,11 +61,11 @@ for _, key in ipairs(keys) do
   elseif kind == 'hash' then
     for _, field in ipairs(redis.call('HKEYS', key)) do
       if string.sub(field, 1, 1) ~= '~' then
-        redis.call('HSET', key, field, older(redis.call('HGET', key, field), 9))
+        redis.call('HSET', key, field, older(redis.call('HGET', key, field), 9, 1))
       end
     end
   elseif kind == 'string' and string.match(redis.call('GET', key), '^%S+ %d+ .*\n') then
-    redis.call('SET', key, older(redis.call('GET', key), 8), 'KEEPTTL')
+    redis.call('SET', key, older(redis.call('GET', key), 8, 1000), 'KEEPTTL')
   end
   if left >= 0 and left <= while_ then
     redis.call('DEL', key)

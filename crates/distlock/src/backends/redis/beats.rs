@@ -15,7 +15,6 @@ use futures_util::{FutureExt, StreamExt};
 use redis::{Cmd, Value};
 
 use super::Inner;
-use super::script::{BEAT, GLANCE};
 use super::wire::{Reader, garbled, hex, millis};
 
 /// So few are each looked at, and told how many are ahead. See beat.lua.
@@ -115,7 +114,7 @@ impl Inner {
                 cmd.arg(*number).arg(beats.len()).arg(sum.to_string());
             }
         };
-        let value = self.law("renew", &GLANCE, (key, &id), span, &rest).await?;
+        let value = self.law("renew", self.scripts.glance(), (key, &id), span, &rest).await?;
         self.read(Glance::read(&id, groups.len(), &value))
     }
 
@@ -143,10 +142,10 @@ impl Inner {
         let rest = |cmd: &mut Cmd| {
             cmd.arg(millis(span));
             for (_, beat) in beats {
-                cmd.arg(&hex(beat.claim.id)[..]);
+                cmd.arg(&*hex(beat.claim.id));
             }
         };
-        let value = self.law("renew", &BEAT, (key, &id), span, &rest).await?;
+        let value = self.law("renew", self.scripts.beat(), (key, &id), span, &rest).await?;
         self.read(each(&id, beats.len(), &value))
     }
 }

@@ -258,20 +258,20 @@ impl Cabin {
     }
 
     /// Adds `KEYS` and `ARGV` of many_names.lua.
-    pub(super) fn fill(&self, cmd: &mut Cmd, fence: &str, caller: &str) {
-        cmd.arg(self.len() + 1).arg(fence);
+    pub(super) fn fill(&self, cmd: &mut Cmd) {
+        cmd.arg(self.len());
         let released = self.releases.iter().map(|release| &release.main);
         for main in released.chain(self.asks.iter().map(|ask| &ask.main)) {
             cmd.arg(main);
         }
-        cmd.arg(self.releases.len()).arg(caller);
+        cmd.arg(self.releases.len());
         match self.asks.first().map(|ask| &ask.what) {
             Some(AskText { text, ttl_ms }) => cmd.arg(text).arg(*ttl_ms),
             None => cmd.arg("").arg(0),
         };
         let mut word = [b' '; 33];
         for id in self.ids() {
-            word[..32].copy_from_slice(&wire::hex(id));
+            word[..32].copy_from_slice(wire::hex(id).as_bytes());
             cmd.arg(&word[..]);
         }
     }

@@ -9,7 +9,6 @@ use distlock_core::{
 };
 use redis::Cmd;
 
-use super::script::JOURNAL;
 use super::{Inner, Redis};
 
 /// What a read that fails could not do.
@@ -39,7 +38,8 @@ impl Journal for Redis {
                     }
                 }
             };
-            self.inner.link.eval("write the journal", &JOURNAL, &fill).await.map(|_| ())
+            let script = self.inner.scripts.journal();
+            self.inner.link.eval("write the journal", script, &fill).await.map(|_| ())
         })
     }
 

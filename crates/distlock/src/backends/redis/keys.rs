@@ -39,15 +39,15 @@ impl Namespace {
     }
 
     /// The fence counter of all keys, if they share one and side keys are called after main keys:
-    /// then scripts find the rest by themselves.
+    /// then scripts need to be told the main key alone.
     pub(super) fn fence_of_all(&self) -> Option<&str> {
         self.fence.as_deref().filter(|_| !self.is_bare())
     }
 
     /// Adds the keys of one lock to a call, and before them how many they are.
     pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
-        if let Some(fence) = self.fence_of_all() {
-            cmd.arg(2).arg(self.main(key)).arg(fence);
+        if self.fence_of_all().is_some() {
+            cmd.arg(1).arg(self.main(key));
             return;
         }
         let all = self.all(key);

@@ -30,15 +30,14 @@ use distlock_core::{
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Value};
 
 use self::coalesce::Together;
 use self::config::Config;
-use self::faults::fault;
 use self::keys::Namespace;
 use self::link::Link;
 use self::relay::Riders;
-use self::script::{ACQUIRE, Fill, INSPECT, RENEW, STAND, Script};
+use self::script::{Fill, Script, Scripts};
 
 /// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
 /// it outlives every hold. It is one small key for each namespace.
@@ -61,6 +60,7 @@ struct Inner {
     link: Link,
     namespace: Namespace,
     client: String,
+    scripts: Scripts,
     /// How a script tells a client of its grant.
     push: PushBy,
     together: Together,
@@ -70,7 +70,7 @@ struct Inner {
 /// Which channel a client listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PushBy {
-    /// One for all keys. So all calls begin alike: this is who calls, as names.lua takes it.
+    /// One for all keys. So all calls are made by the same caller, as texts.lua takes it.
     Client(String),
     /// One for each key, in the slot of the key.
     Key,
@@ -156,11 +156,18 @@ impl Redis {
         } else {
             let prefix = namespace.channel();
             let own = format!("{prefix}{client}");
-            (PushBy::Client(format!("P{client} {FENCE_LIFE_MS} {prefix}")), Some(own))
+            let caller = match namespace.fence_of_all() {
+                Some(_) => format!("P{client}"),
+                None => format!("P{client} {FENCE_LIFE_MS} {prefix}"),
+            };
+            (PushBy::Client(caller), Some(own))
         };
+        let scripts = Scripts::of(&namespace, FENCE_LIFE_MS);
         let link = Link::new(config, client.clone(), channel);
         let (together, riders) = (Together::default(), Riders::default());
-        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together, riders }) })
+        Ok(Self {
+            inner: Arc::new(Inner { link, namespace, client, scripts, push, together, riders }),
+        })
     }
 }
 
@@ -174,29 +181,16 @@ impl Inner {
         span: Duration,
         rest: Fill<'_>,
     ) -> Result<Value, Fault> {
-        let answer = self.try_law(action, script, (key, id), span, rest).await?;
-        answer.map_err(|error| fault(action, error))
-    }
-
-    /// The same; the inner result is the server's answer.
-    async fn try_law(
-        &self,
-        action: &'static str,
-        script: &Script,
-        (key, id): (&Key, &str),
-        span: Duration,
-        rest: Fill<'_>,
-    ) -> Result<Result<Value, RedisError>, Fault> {
         let caller = self.caller(key, span);
         let fill = |cmd: &mut Cmd| {
             self.namespace.add_keys(cmd, key);
             cmd.arg(id).arg(&*caller);
             rest(cmd);
         };
-        self.link.try_eval(action, script, &fill).await
+        self.link.eval(action, script, &fill).await
     }
 
-    /// Who calls, as names.lua takes it.
+    /// Who calls, as texts.lua takes it.
     fn caller(&self, key: &Key, span: Duration) -> Cow<'_, str> {
         let can_push = self.link.can_push();
         match &self.push {
@@ -212,15 +206,23 @@ impl Inner {
         }
     }
 
+    /// The same of somebody who asks: nothing if it is the usual caller, whom the ask names.
+    fn unusual_caller(&self, ask: &Ask) -> Option<Cow<'_, str>> {
+        let usual = self.link.can_push() && self.namespace.fence_of_all().is_some();
+        (!usual).then(|| self.caller(&ask.claim.key, wire::longest(ask)))
+    }
+
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {
-        let (key, id) = (&ask.claim.key, ask.claim.id.reveal());
-        let rest = |cmd: &mut Cmd| {
-            wire::add_ask(cmd, ask, &self.client);
+        let id = wire::hex(ask.claim.id);
+        let caller = self.unusual_caller(ask);
+        let fill = |cmd: &mut Cmd| {
+            self.namespace.add_keys(cmd, &ask.claim.key);
             let witness = ask.witness.as_ref();
             let witness = witness.map(|claim| (self.namespace.main(&claim.key), claim.id));
-            wire::add_unusual(cmd, ask, witness);
+            cmd.arg(&*id);
+            wire::add_ask(cmd, ask, &self.client, caller.as_deref(), witness);
         };
-        let value = self.law("acquire", &ACQUIRE, (key, &id), wire::longest(ask), &rest).await?;
+        let value = self.link.eval("acquire", self.scripts.acquire(), &fill).await?;
         self.read(wire::answer(&id, &value))
     }
 
@@ -257,9 +259,10 @@ impl Inner {
     }
 
     async fn stand_once(&self, renewal: &Renewal) -> Result<Standing, Fault> {
-        let (key, id) = (&renewal.claim.key, renewal.claim.id.reveal());
+        let (key, id) = (&renewal.claim.key, wire::hex(renewal.claim.id));
         let rest = |cmd: &mut Cmd| wire::add_renewal(cmd, renewal);
-        let value = self.law("renew", &STAND, (key, &id), renewal.span, &rest).await?;
+        let about = (key, &*id);
+        let value = self.law("renew", self.scripts.stand(), about, renewal.span, &rest).await?;
         self.read(wire::standing(&id, &value))
     }
 
@@ -267,8 +270,8 @@ impl Inner {
         let rest = |cmd: &mut Cmd| {
             cmd.arg(SNAPSHOT_MAX);
         };
-        let id = key.as_str();
-        let value = self.law("inspect", &INSPECT, (key, id), Duration::ZERO, &rest).await?;
+        let (script, about) = (self.scripts.inspect(), (key, key.as_str()));
+        let value = self.law("inspect", script, about, Duration::ZERO, &rest).await?;
         self.read(wire::snapshot(key.as_str(), key, &value))
     }
 }
@@ -338,8 +341,9 @@ impl Backend for Redis {
                 cmd.arg(1).arg(&main);
                 wire::add_holds(cmd, renewal.span, std::iter::once(renewal.claim.id));
             };
+            let script = self.inner.scripts.renew();
             let (value, copies) =
-                self.inner.link.eval_and_wait(&RENEW, &main, &fill, replicas).await?;
+                self.inner.link.eval_and_wait(script, &main, &fill, replicas).await?;
             match wire::fences(renewal.claim.id, 1, &value)?.first() {
                 Some(Some(_)) => Ok(Confirmed::By(copies)),
                 // Not an exclusive hold: the replicas got whatever was written before.

@@ -22,7 +22,6 @@ use tokio::sync::oneshot;
 
 use super::faults::for_all;
 use super::leave::Hearing;
-use super::script::RELAY;
 use super::{Inner, wire};
 use crate::sync::lock;
 
@@ -160,13 +159,14 @@ impl Inner {
     }
 
     async fn call_for_both(&self, released: &Claim, ask: &Ask) -> Result<Option<Relayed>, Fault> {
-        let (id, asker) = (released.id.reveal(), ask.claim.id.reveal());
-        let rest = |cmd: &mut Cmd| {
-            wire::add_ask(cmd, ask, &self.client);
-            cmd.arg(&asker);
+        let (id, asker) = (wire::hex(released.id), wire::hex(ask.claim.id));
+        let caller = self.unusual_caller(ask);
+        let fill = |cmd: &mut Cmd| {
+            self.namespace.add_keys(cmd, &released.key);
+            cmd.arg(&*id).arg(&*asker);
+            wire::add_ask(cmd, ask, &self.client, caller.as_deref(), None);
         };
-        let about = (&released.key, &*id);
-        let answer = self.try_law("relay", &RELAY, about, wire::longest(ask), &rest).await;
+        let answer = self.link.try_eval("relay", self.scripts.relay(), &fill).await;
         match for_all("relay", answer)? {
             Some(value) => self.read(relayed(&id, &asker, &value)),
             None => Ok(None),

@@ -1,16 +1,23 @@
 //! What the scripts are told and what they answer, as values.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::time::Duration;
 
 use distlock_core::{
     Answer, Ask, Busy, ClaimId, Fault, Holder, How, Key, Label, Order, Outcome, Push, Renewal,
-    Snapshot, Standing, Target, Waiter, Waiting,
+    Snapshot, Standing, Target, Wait, Waiter, Waiting,
 };
 use redis::{Cmd, Value};
 
 /// The claim id of a break, which goes by fence.
-const NOBODY: &str = "00000000000000000000000000000000";
+const NOBODY: Hex = Hex([b'0'; 32]);
+
+/// The ttl that most ask for.
+pub(super) const USUAL_TTL: Duration = Duration::from_secs(30);
+
+/// How most wait.
+pub(super) const USUAL_WAIT: Wait = Wait { place: Duration::from_secs(4), waiters_max: 1_000_000 };
 
 /// Whole milliseconds, rounded up: what was asked for is what is given, at least.
 pub(super) fn millis(span: Duration) -> u64 {
@@ -64,24 +71,40 @@ pub(super) fn longest(ask: &Ask) -> Duration {
     ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place))
 }
 
-/// Adds `ARGV` of acquire_free.lua from 3 on, without what may be missing.
-pub(super) fn add_ask(cmd: &mut Cmd, ask: &Ask, client: &str) {
-    cmd.arg(ask_text(ask, client)).arg(ttl_ms(ask));
-    match ask.wait {
-        Some(wait) => cmd.arg(format!("{} {}", millis(wait.place), wait.waiters_max)),
-        None => cmd.arg(""),
-    };
+/// How somebody waits, as the scripts take it.
+pub(super) fn wait_text(wait: Wait) -> String {
+    format!("{} {}", millis(wait.place), wait.waiters_max)
 }
 
-/// Adds the rest of them if anything is not as usual; a witness is its main key and its claim.
-pub(super) fn add_unusual(cmd: &mut Cmd, ask: &Ask, witness: Option<(String, ClaimId)>) {
+/// Adds `ARGV` of acquire_free.lua from 2 on. What is usual need not be said, unless something
+/// behind it is not. The caller is given if that is not the usual one; a witness is its main key
+/// and its claim.
+pub(super) fn add_ask(
+    cmd: &mut Cmd,
+    ask: &Ask,
+    client: &str,
+    caller: Option<&str>,
+    witness: Option<(String, ClaimId)>,
+) {
     let weight = (!ask.is_exclusive()).then_some(u64::from(ask.weight));
-    if weight.is_some() || ask.fence_floor.is_some() || witness.is_some() {
+    let rest = caller.is_some() || weight.is_some() || ask.fence_floor.is_some();
+    let rest = rest || witness.is_some();
+    let wait = rest || ask.wait != Some(USUAL_WAIT);
+    let ttl = wait || ask.ttl != USUAL_TTL;
+    cmd.arg(ask_text(ask, client));
+    if ttl {
+        cmd.arg(ttl_ms(ask));
+    }
+    if wait {
+        cmd.arg(ask.wait.map(wait_text).unwrap_or_default());
+    }
+    if rest {
+        cmd.arg(caller.unwrap_or_default());
         add_optional(cmd, weight);
         add_optional(cmd, ask.fence_floor);
     }
     if let Some((main, id)) = witness {
-        cmd.arg(main).arg(&hex(id)[..]);
+        cmd.arg(main).arg(&*hex(id));
     }
 }
 
@@ -96,15 +119,15 @@ pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
 pub(super) fn add_holds(cmd: &mut Cmd, span: Duration, ids: impl Iterator<Item = ClaimId>) {
     cmd.arg(millis(span));
     for id in ids {
-        cmd.arg(&hex(id)[..]);
+        cmd.arg(&*hex(id));
     }
 }
 
 /// The claim id that a release goes by.
-pub(super) fn released_id(target: &Target) -> String {
+pub(super) fn released_id(target: &Target) -> Hex {
     match target {
-        Target::Claim(claim) => claim.id.reveal(),
-        _ => NOBODY.to_owned(),
+        Target::Claim(claim) => hex(claim.id),
+        _ => NOBODY,
     }
 }
 
@@ -224,17 +247,16 @@ pub(super) fn garbled(value: &Value) -> Fault {
 
 /// What acquire.lua answers: a text of lines.
 pub(super) fn answer(id: &str, value: &Value) -> Result<Answer, Fault> {
-    let text = as_str(value)?;
-    let mut lines = text.split('\n');
-    read_answer(id, &mut lines).ok_or_else(|| garbled(value))
+    read_answer(id, &as_str(value)?).ok_or_else(|| garbled(value))
 }
 
-fn read_answer<'a>(id: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Answer> {
-    if lines.next()? != id {
-        return None;
+fn read_answer(id: &str, text: &str) -> Option<Answer> {
+    let text = text.strip_prefix(id)?.strip_prefix('\n')?;
+    if let Some(fence) = text.strip_prefix("granted\n") {
+        return Some(Answer::Granted { fence: fence.parse().ok()? });
     }
+    let mut lines = text.split('\n');
     Some(match lines.next()? {
-        "granted" => Answer::Granted { fence: lines.next()?.parse().ok()? },
         "busy" => {
             let ticket = lines.next()?.parse().ok();
             let (ahead, retry_after) = (lines.next()?.parse().ok()?, span(lines.next()?)?);
@@ -359,18 +381,29 @@ pub(super) fn many(
 /// The words of an answer that begins with the claim it is for.
 fn words_for(id: ClaimId, text: &str) -> Option<std::str::Split<'_, char>> {
     let mut words = text.split(' ');
-    (words.next()?.as_bytes() == hex(id)).then_some(words)
+    (words.next()? == &*hex(id)).then_some(words)
 }
 
 /// A claim id as it is written.
-pub(super) fn hex(id: ClaimId) -> [u8; 32] {
+pub(super) struct Hex([u8; 32]);
+
+impl Deref for Hex {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // They are digits: there is nothing else to say.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+pub(super) fn hex(id: ClaimId) -> Hex {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 32];
     for (at, byte) in id.as_bytes().iter().enumerate() {
         text[2 * at] = DIGITS[usize::from(byte >> 4)];
         text[2 * at + 1] = DIGITS[usize::from(byte & 15)];
     }
-    text
+    Hex(text)
 }
 
 /// A message on a client's channel.

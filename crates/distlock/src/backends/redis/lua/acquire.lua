@@ -4,19 +4,19 @@
 -- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead' | 'forgot'
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
-local p = lines(ARGV[3])
-local ask = {
+local p = lines(ask)
+ttl = number(ttl)
+local claim = {
   id = id, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5], reentry = p[6],
   capacity = number(p[7]), weight = number(weight) or number(p[7]), floor = floor, since = now,
 }
-local place, most = string.match(ARGV[5], '^(%d+) (%d+)$')
-local ttl = number(ARGV[4])
+local place, most = string.match(wait, '^(%d+) (%d+)$')
 place, most = number(place), number(most)
-ask.exclusive = ask.weight == ask.capacity
+claim.exclusive = claim.weight == claim.capacity
 
 local function busy(ticket)
   local shown = ticket and whole(ticket) or ''
-  local answer = reply('busy', shown, ahead(order_now(), ask.exclusive, ticket), retry_after())
+  local answer = reply('busy', shown, ahead(order_now(), claim.exclusive, ticket), retry_after())
   local last, ends = held, held and held.ends
   if held and held.kind == 'shared' then
     local found = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
@@ -50,26 +50,26 @@ local function inside(reentry)
 end
 
 local function grant(fence)
-  ask.fence = fence
-  if ask.exclusive then
-    put_exclusive(ask, now + ttl)
+  claim.fence = fence
+  if claim.exclusive then
+    put_exclusive(claim, now + ttl)
   else
-    put_shared(ask, now + ttl)
+    put_shared(claim, now + ttl)
   end
   return reply('granted', whole(fence))
 end
 
 local function queue()
   local ticket = mint(now_us)
-  if not ask.exclusive then
+  if not claim.exclusive then
     call('HSET', details, '~s', '')
   end
-  call('HSET', details, id, pack(ask), '~o', ask.order)
-  call('ZADD', ask.exclusive and queue_x or queue_s, whole(ticket), id)
+  call('HSET', details, id, pack(claim), '~o', claim.order)
+  call('ZADD', claim.exclusive and queue_x or queue_s, whole(ticket), id)
   say_more()
-  join_client(ask, ticket)
-  if ask.reentry ~= '' then
-    call('ZADD', places, 0, 'r:' .. ask.reentry .. ':' .. id)
+  join_client(claim, ticket)
+  if claim.reentry ~= '' then
+    call('ZADD', places, 0, 'r:' .. claim.reentry .. ':' .. id)
   end
   hear_client(now + place)
   return busy(ticket)
@@ -95,14 +95,14 @@ local function answer()
   end
   local order = order_now()
   local waiting = call('ZCARD', queue_x) + call('ZCARD', queue_s)
-  if (held or waiting > 0) and order and order ~= ask.order then
+  if (held or waiting > 0) and order and order ~= claim.order then
     return reply('conflict')
   end
-  local reentered = inside(ask.reentry)
+  local reentered = inside(claim.reentry)
   if reentered then
     return grant(reentered)
-  elseif ahead(ask.order, ask.exclusive, nil) == 0 and fits(ask) then
-    return grant(mint(number(ask.floor) or now_us))
+  elseif ahead(claim.order, claim.exclusive, nil) == 0 and fits(claim) then
+    return grant(mint(number(claim.floor) or now_us))
   elseif not place then
     return busy(nil)
   elseif waiting >= most then

@@ -11,7 +11,7 @@ local HELD = '^(%x+) (%d+) ([^\n]*)\n([^\n]*)\n([012])\n[^\n]*\n([^\n]*)\n[^\n]*
 local text = weight == '' and redis.pcall('GET', main)
 local holder, fence, owner, reason, order, group, held_capacity, since, more =
   string.match(type(text) == 'string' and text or '', HELD)
-local asked, reentry = order_of(ARGV[3])
+local asked, reentry = order_of(ask)
 local left, ahead, most = -1, nil, nil
 
 local ours = holder and #holder == 32 and #fence <= 16
@@ -20,10 +20,10 @@ if ours and holder ~= id and asked == order and reentry == '' then
   local unusual = call('HMGET', details, '~s', '~x')
   if (not oldest[1] or number(oldest[2]) > now) and not (unusual[1] or unusual[2]) then
     left, ahead = call('PTTL', main), call('ZCARD', queue_x)
-    place, most = string.match(ARGV[5], '^(%d+) (%d+)$')
+    place, most = string.match(wait, '^(%d+) (%d+)$')
   end
 end
 
 if place and left >= 0 and ahead < number(most) then
-  joins, wanted, stem = id, true, stem_of(ARGV[3])
+  joins, wanted, stem = id, true, stem_of(ask)
 end

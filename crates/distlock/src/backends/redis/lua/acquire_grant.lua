@@ -1,5 +1,5 @@
 -- It is free: granted with the number that was taken.
 if taken then
-  call('SET', main, id .. ' ' .. taken .. ' ' .. ARGV[3] .. '\n' .. now_text, 'PX', ARGV[4])
+  call('SET', main, id .. ' ' .. taken .. ' ' .. ask .. '\n' .. now_us_text, 'PX', ttl)
   return id .. '\ngranted\n' .. taken
 end

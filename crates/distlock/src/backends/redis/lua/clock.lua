@@ -7,4 +7,3 @@ local number = tonumber
 local time = call('TIME')
 local now_us_text = #time[2] == 6 and time[1] .. time[2]
   or string.format('%s%06d', time[1], time[2])
-local now_text = string.sub(now_us_text, 1, -4)

@@ -20,11 +20,11 @@ if next_claim and (joined or not joins) then
     local order = call('EXISTS', places) == 0 and '~o' or leaving_sum
     call('HDEL', details, next_claim, leaving_sum, order)
   end
-  call('SET', main, next_claim .. ' ' .. taken .. ' ' .. next_ask .. '\n' .. now_text .. '+',
+  call('SET', main, next_claim .. ' ' .. taken .. ' ' .. next_ask .. '\n' .. now_us_text .. '+',
     'PXAT', next_ends)
   news = 'granted ' .. next_claim .. ' ' .. next_ticket .. ' ' .. taken
   if next_client ~= client or string.sub(caller, 1, 1) == 'S' then
-    push(caller, next_client, news)
+    push(next_client, news)
     news = ''
   end
 end

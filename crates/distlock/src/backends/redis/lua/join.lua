@@ -1,7 +1,6 @@
 -- Takes the usual place: at the end of a line in which nobody shares or wants to.
 --
--- ARGV     3 the ask.
--- Needs    joins: the claim, if one does. stem: what its details begin with. place: how long it
+-- Needs    ask. joins: the claim, if one does. stem: what its details begin with. place: how long it
 --          lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth: of
 --          whoever is about to leave, if anybody is.
 -- Leaves   joined, unless it is in line already. settled: the sum is right for the one who leaves,
@@ -12,7 +11,7 @@ if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
   local sum, worth = summand(client, joins, upto)
   call('ZADD', places, 0, 'c:' .. client .. ':' .. joins)
   if call('ZADD', clients, 'GT', string.format('%.0f', now + place), client) == 1 then
-    call('HSET', details, joins, text, '~o', order_of(ARGV[3]), sum, worth)
+    call('HSET', details, joins, text, '~o', order_of(ask), sum, worth)
   else
     settled = sum == leaving_sum
     call('HSET', details, joins, text)

@@ -50,15 +50,15 @@ local function read_exclusive(text, ends)
   end
   local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
   local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d+%+?$')
+    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d%d%d%d+%+?$')
   if not ours then
     return nil
   end
   return {
     kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
     order = p[3], client = p[4], group = p[5], reentry = p[6], capacity = number(p[7]),
-    weight = number(p[7]), since = number(string.match(p[8], '%d+')), exclusive = true, ends = ends,
-    more = string.byte(text, -1) == MORE,
+    weight = number(p[7]), since = number(string.match(p[8], '^(%d+)%d%d%d')), exclusive = true,
+    ends = ends, more = string.byte(text, -1) == MORE,
   }
 end
 
@@ -79,7 +79,7 @@ end
 -- The last thing that a script does.
 local function finish()
   if counter then
-    call('SET', fence_key, whole(counter), 'PX', string.match(caller, ' (%d+)'))
+    call('SET', fence_key, whole(counter), 'PX', LIFE or string.match(caller, ' (%d+)'))
   end
   if call('EXISTS', sharers, queue_s) == 0 then
     call('HDEL', details, '~s')
@@ -92,7 +92,7 @@ end
 local function exclusive_text(h)
   return table.concat({
     h.id .. ' ' .. whole(h.fence) .. ' ' .. h.owner,
-    h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.since) .. '+',
+    h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.since) .. '000+',
   }, '\n')
 end
 
@@ -328,7 +328,7 @@ local function enter(h, ticket, fence)
   else
     put_shared(h, ends)
   end
-  push(caller, h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
+  push(h.client, 'granted ' .. h.id .. ' ' .. whole(ticket) .. ' ' .. whole(fence))
 end
 
 local function admit()

@@ -1,17 +1,17 @@
 -- Many mutexes at once, each in the usual case: an exclusive holder lets go and nobody waits, or
 -- somebody asks and nobody holds, waits or is buried there. Whatever is not so is left alone.
 --
--- KEYS  1 fence, then the main keys: of those that are released, then of those that are asked for.
---       Side keys are called after them.
--- ARGV  1 how many are released, 2 the caller as in names.lua, 3 the ask of all who ask as in
---       acquire_free.lua, 4 their ttl; then the claim ids of all, a space behind each.
+-- What stands above is said in names.lua. All keys share one counter, and side keys are called after
+-- main keys.
+-- KEYS  the main keys: of those that are released, then of those that are asked for.
+-- ARGV  1 how many are released, 2 the ask of all who ask as in acquire_free.lua, 3 their ttl; then
+--       the claim ids of all, a space behind each.
 -- Returns, as words, the first claim id, how many were to be released, the fence of all who are
 -- granted (fences only have to grow from one holder of a key to the next) or 0 if nobody asks, and
 -- the places in the call, from 1 on, of those who are left alone.
-local call, keys, args = redis.call, KEYS, ARGV
-local fence_key, one_counter, caller = keys[1], true, args[2]
+local call, keys, args, find = redis.call, KEYS, ARGV, string.find
+local fence_key = FENCE
 local wanted, and_next, taken, upto = true, false, nil, nil
 local releases = tonumber(args[1])
-local asks = #keys - 1 - releases
+local asks = #keys - releases
 local left_alone = {}
-local MORE = 43 -- the byte of '+', see texts.lua

@@ -5,19 +5,19 @@
 -- Leaves   taken, and upto: the last that is taken. Both are texts; those of one length compare as
 --          numbers do.
 --
--- Where all keys share a counter, its life begins anew only when the seventh digit has changed,
--- which it does every 1000 seconds.
+-- Where all keys share a counter, its life begins anew with the first number of every second. All
+-- others of that second are behind the text of the second.
 taken = wanted == true and now_us_text or wanted
 upto = taken
 if taken then
   upto = and_next and string.format('%.0f', taken + 1) or taken
   local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #taken and last < taken
-  if not (behind and one_counter and string.byte(last, 7) == string.byte(taken, 7)) then
+  if not (behind and FENCE and last > time[1]) then
     if last and not behind then
       taken = string.format('%.0f', math.max(number(last) + 1, number(taken)))
       upto = and_next and string.format('%.0f', taken + 1) or taken
     end
-    call('SET', fence_key, upto, 'PX', string.match(caller, ' (%d+)'))
+    call('SET', fence_key, upto, 'PX', LIFE or string.match(caller, ' (%d+)'))
   end
 end

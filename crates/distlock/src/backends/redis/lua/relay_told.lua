@@ -1,7 +1,7 @@
 -- What came of it.
 if not next_claim then
-  call('SET', main, ARGV[6] .. ' ' .. taken .. ' ' .. ARGV[3] .. '\n' .. now_text, 'PX', ARGV[4])
-  return id .. '\n' .. ARGV[6] .. '\ngranted\n' .. taken
+  call('SET', main, ARGV[2] .. ' ' .. taken .. ' ' .. ask .. '\n' .. now_us_text, 'PX', ttl)
+  return id .. '\n' .. ARGV[2] .. '\ngranted\n' .. taken
 elseif not joined then
   return id
 end

@@ -54,7 +54,7 @@ local function break_holds(fence)
   local function strike(h, ends)
     hit[#hit + 1] = h
     bury(string.sub(h.id, -32), max(ends, now + grave))
-    push(caller, h.client, 'broken ' .. string.sub(h.id, -32))
+    push(h.client, 'broken ' .. string.sub(h.id, -32))
   end
   local main_hit = held and held.fence == fence and held.ends
   if main_hit then

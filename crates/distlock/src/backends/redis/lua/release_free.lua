@@ -3,12 +3,14 @@
 -- ARGV  3 nothing for a plain release, or the fence to break ('-' to release the claim), ms to keep
 --       the key taken and ms to bury.
 -- Returns what release.lua returns. Leaves mine.
-local text = not ARGV[3] and redis.pcall('GET', main)
-mine = type(text) == 'string' and string.find(text, id .. ' ', 1, true) == 1
-local alone = mine and string.byte(text, -1) ~= MORE
+local how, find = ARGV[3], string.find
+local text = not how and redis.pcall('GET', main)
+mine = type(text) == 'string' and find(text, id, 1, true) == 1
 
-if alone or (not ARGV[3] and type(text) ~= 'table'
-  and call('EXISTS', KEYS[8] or main .. ':d') == 0) then
+if mine and not find(text, '+', -1, true) then
+  call('DEL', main)
+  return id
+elseif not how and type(text) ~= 'table' and call('EXISTS', KEYS[8] or main .. ':d') == 0 then
   if mine then
     call('DEL', main)
     return id

@@ -1,14 +1,22 @@
 -- How holders and waiters are written down. Labels contain no line breaks.
 --
 -- main     '<claim> <fence> <owner>', then reason, order, client, group, reentry id, capacity and
---          the moment since when, a line each. The first line is for people and foreign clients.
---          A '+' at the end says that there may be claims in details; without it there are none.
+--          the moment since when, in microseconds, a line each. The first line is for people and
+--          foreign clients. A '+' at the end says that there may be claims in details; without it
+--          there are none.
 -- details  owner, reason, order, client, group, reentry id, capacity, weight, since, fence, floor.
+-- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
+--          it the client id; then LIFE and CHANNEL (see names.lua) where they do not stand above.
+--          Who asks need not say it: it is in the ask.
 local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
 if not details then
   queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
 end
-local client, now = string.sub(caller, 2, 33), number(now_text)
+local client = caller and string.sub(caller, 2, 33)
+  or string.match(ask, '^[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
+caller = caller or 'P' .. client
+local now_text = string.sub(now_us_text, 1, -4)
+local now = number(now_text)
 local SLACK = 60000
 
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
@@ -19,9 +27,10 @@ local function outlive(key, until_)
   redis.call('PEXPIREAT', key, ends, 'GT')
 end
 
-local function push(caller, to, text)
-  local by, channel = string.match(caller, '^([PS])%x+ %d+ (.*)$')
-  if by then
+local function push(to, text)
+  local by = string.sub(caller, 1, 1)
+  if by ~= '-' then
+    local channel = CHANNEL or string.match(caller, '^%S+ %d+ (.*)$')
     -- Denied or not, the grant stands: the waiter's next heartbeat tells.
     redis.pcall(by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
   end
