@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{Claim, ClaimId, Key, Moment, Renewal, Ticket};
+use foldhash::fast::RandomState;
 use slab::Slab;
 use tokio::sync::oneshot;
 
@@ -78,7 +79,7 @@ impl Waiter {
 pub(super) struct Table {
     pub(super) entries: Slab<Entry>,
     /// Where each claim is among them. Whoever comes from a timer or with an answer knows.
-    slots: HashMap<ClaimId, Slot>,
+    slots: HashMap<ClaimId, Slot, RandomState>,
     timers: Timers,
     /// How far ahead it is worth looking for claims that may go out early: the most that any claim
     /// so far could.

@@ -142,7 +142,7 @@ impl Inner {
         let rest = |cmd: &mut Cmd| {
             cmd.arg(millis(span));
             for (_, beat) in beats {
-                cmd.arg(&*hex(beat.claim.id));
+                cmd.arg(hex(beat.claim.id));
             }
         };
         let value = self.law("renew", self.scripts.beat(), (key, &id), span, &rest).await?;

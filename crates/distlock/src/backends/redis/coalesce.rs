@@ -9,20 +9,20 @@
 //! Only the usual case goes together: a claim on the whole of a free key, and its release while
 //! nobody waits. The script leaves everything else alone, and it is asked for again by itself.
 
-use std::collections::hash_map::DefaultHasher;
 use std::future::poll_fn;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
+use foldhash::fast::RandomState;
 use redis::Cmd;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::faults::for_all;
-use super::gate::{AskText, Cabin, Gate, Passenger, Reply, Seat};
+use super::gate::{AskText, Cabin, Gates, Passenger, Reply, Seat};
 use super::{Inner, wire};
 use crate::sync::lock;
 
@@ -35,9 +35,10 @@ const BUSY_FOR: u8 = 8;
 /// The calls under way and those who wait for the next.
 #[derive(Debug)]
 pub(super) struct Together {
-    gate: Mutex<Gate>,
+    gates: Mutex<Gates>,
     /// By hash of the key: two keys may share one.
     memories: Box<[Memory]>,
+    hasher: RandomState,
 }
 
 /// What somebody who goes with others hears, see [`Reply`].
@@ -54,21 +55,19 @@ enum Turn<'a> {
 impl Default for Together {
     fn default() -> Self {
         let memories = std::iter::repeat_with(Memory::default).take(MEMORIES).collect();
-        Self { gate: Mutex::default(), memories }
+        Self { gates: Mutex::default(), memories, hasher: RandomState::default() }
     }
 }
 
 impl Together {
     /// A call by itself, if few are under way.
     fn alone(&self) -> Option<Flight<'_>> {
-        lock(&self.gate).leave_alone().then(|| Flight(self))
+        lock(&self.gates).leave_alone().then(|| Flight(self))
     }
 
     /// What is remembered of a key.
     fn memory(&self, key: &Key) -> &Memory {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        &self.memories[hasher.finish() as usize % MEMORIES]
+        &self.memories[self.hasher.hash_one(key) as usize % MEMORIES]
     }
 }
 
@@ -103,7 +102,7 @@ impl Inner {
         });
         let flight = match turn {
             Turn::Alone(flight) => flight,
-            Turn::With(answer) => match self.landed_in_time(answer).await? {
+            Turn::With(answer) => match landed("acquire", answer).await? {
                 Some(fence) => return Ok(Answer::Granted { fence }),
                 None => None,
             },
@@ -137,7 +136,7 @@ impl Inner {
             .turn(memory, |reply| Seat::Release(self.passenger(&claim.key, claim.id, (), reply)));
         let _flight = match turn {
             Turn::Alone(flight) => flight,
-            Turn::With(answer) => match self.landed("release", answer).await? {
+            Turn::With(answer) => match landed("release", answer).await? {
                 Some(_) => return Ok(Outcome::WasHeld),
                 None => {
                     memory.note(true);
@@ -151,20 +150,6 @@ impl Inner {
             return Ok(outcome);
         }
         Box::pin(self.give_up(target, how)).await
-    }
-
-    /// What those who went together hear. Whoever lets go has a deadline of his own.
-    async fn landed(&self, action: &'static str, answer: Answered) -> Result<Option<u64>, Fault> {
-        answer.await.map_err(|_| {
-            Fault::transient(action, "the call was given up before its answer was heard")
-        })?
-    }
-
-    /// The same, with a deadline for those who have none.
-    async fn landed_in_time(&self, answer: Answered) -> Result<Option<u64>, Fault> {
-        let landed = self.landed("acquire", answer);
-        let landed = tokio::time::timeout(self.link.patience(), landed).await;
-        landed.map_err(|elapsed| Fault::transient("acquire", elapsed))?
     }
 
     fn passenger<T>(&self, key: &Key, id: ClaimId, what: T, reply: Reply) -> Passenger<T> {
@@ -182,9 +167,9 @@ impl Inner {
         match Handle::try_current() {
             Ok(home) if !memory.is_busy() => {
                 let (reply, answer) = oneshot::channel();
-                // Written down before the gate is locked: many come at the same time.
+                // Written down before the gates are locked: many come at the same time.
                 let seat = seat(reply);
-                if lock(&self.together.gate).wait(seat, home.id()) {
+                if lock(&self.together.gates).of(home.id()).wait(seat) {
                     home.spawn(fly_on(Slot::new(self, home.id())));
                 }
                 Turn::With(answer)
@@ -194,12 +179,20 @@ impl Inner {
     }
 }
 
+/// What those who went together hear. There is no deadline but that of the call: it runs on the same
+/// runtime, so whoever can wait for it is able to hear that it failed.
+async fn landed(action: &'static str, answer: Answered) -> Result<Option<u64>, Fault> {
+    answer.await.map_err(|_| {
+        Fault::transient(action, "the call was given up before its answer was heard")
+    })?
+}
+
 /// A call that is under way by itself.
 struct Flight<'a>(&'a Together);
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        lock(&self.0.gate).land_alone();
+        lock(&self.0.gates).land_alone();
     }
 }
 
@@ -221,21 +214,22 @@ impl Slot {
 
     /// Those who leave now; if there are none, the slot is free.
     fn board(&mut self) -> Option<Cabin> {
-        let mut gate = lock(&self.inner.together.gate);
+        let mut gates = lock(&self.inner.together.gates);
+        let gate = gates.of(self.home);
         let told = std::mem::take(&mut self.told);
         let cabin = if told {
             let one_thread = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-            gate.board_again(self.home, self.seated, one_thread)
+            gate.board_again(self.seated, one_thread)
         } else {
-            gate.board(self.home)
+            gate.board()
         };
         self.seated = cabin.len();
         if cabin.len() == 0 {
             self.free = true;
             return None;
         }
-        if gate.call(self.home) {
-            drop(gate);
+        if gate.call() {
+            drop(gates);
             tokio::spawn(fly_on(Slot::new(&self.inner, self.home)));
         }
         Some(cabin)
@@ -251,7 +245,7 @@ impl Slot {
             Some(value) => inner.read(wire::many(first, cabin.counts(), &value)),
             None => Ok(Vec::new()),
         });
-        let turn = lock(&inner.together.gate).may_tell(self.home);
+        let turn = lock(&inner.together.gates).of(self.home).may_tell();
         if let Some(turn) = turn {
             // The gate lives as long as this call, and hands over every turn.
             let _ = turn.await;
@@ -273,7 +267,7 @@ impl Slot {
     /// Nobody is going to send what waits: all hear of it and may ask again.
     fn give_up(&self, fault: &Fault) {
         loop {
-            let cabin = lock(&self.inner.together.gate).fill_cabin();
+            let cabin = lock(&self.inner.together.gates).of(self.home).fill_cabin();
             if cabin.len() == 0 {
                 return;
             }
@@ -285,7 +279,7 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.free {
-            lock(&self.inner.together.gate).land(self.home, self.seated, self.told);
+            lock(&self.inner.together.gates).of(self.home).land(self.seated, self.told);
             // Only then: whoever comes from now on does not rely on this one any more.
             self.give_up(&Fault::transient("send", "the runtime that was to send it has ended"));
         }

@@ -28,7 +28,8 @@ pub(super) enum Connection {
 impl Connection {
     pub(super) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
         let answer = match self {
-            Self::Server(connection) => connection.req_packed_command(cmd).await,
+            // Not by the trait, which would put it on the heap once more.
+            Self::Server(connection) => connection.send_packed_command(cmd).await,
             Self::Cluster(connection) => connection.req_packed_command(cmd).await,
             Self::Given(connection) => connection.send(cmd).await,
         };

@@ -1,9 +1,10 @@
 //! Where things lie in the store: one main key and its side keys, all in one slot.
 
 use std::borrow::Cow;
+use std::io::Write;
 
 use distlock_core::Key;
-use redis::Cmd;
+use redis::{Cmd, RedisWrite};
 
 /// What follows the main key's name in the names of its side keys, in the order of the scripts'
 /// `KEYS`.
@@ -47,7 +48,8 @@ impl Namespace {
     /// Adds the keys of one lock to a call, and before them how many they are.
     pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
         if self.fence_of_all().is_some() {
-            cmd.arg(1).arg(self.main(key));
+            cmd.arg(1);
+            self.add_main(cmd, key);
             return;
         }
         let all = self.all(key);
@@ -59,19 +61,22 @@ impl Namespace {
 
     /// The key that foreign clients would see, and that excludes them.
     pub(super) fn main(&self, key: &Key) -> String {
-        let mut main = String::with_capacity(self.name.len() + key.as_str().len() + 3);
-        self.write_main(&mut main, key);
-        main
+        self.main_parts(key).concat()
     }
 
-    fn write_main(&self, to: &mut String, key: &Key) {
+    fn add_main(&self, cmd: &mut Cmd, key: &Key) {
+        let mut main = cmd.writer_for_next_arg();
+        for part in self.main_parts(key) {
+            // It is written into memory, where there is nothing that could fail.
+            let _ = main.write_all(part.as_bytes());
+        }
+    }
+
+    fn main_parts<'a>(&'a self, key: &'a Key) -> [Cow<'a, str>; 4] {
         if self.is_bare() {
-            to.push_str(key.as_str());
+            [key.as_str(), "", "", ""].map(Cow::Borrowed)
         } else {
-            to.push_str(&self.name);
-            to.push_str(":{");
-            to.push_str(&escape(key));
-            to.push('}');
+            [self.name.as_str().into(), ":{".into(), escape(key), "}".into()]
         }
     }
 
@@ -86,9 +91,7 @@ impl Namespace {
         // takes hardly longer than to look at one.
         if self.is_bare() || !keys.clone().all(is_plain) {
             for key in keys {
-                main.clear();
-                self.write_main(&mut main, key);
-                each(&main);
+                each(&self.main(key));
             }
             return;
         }

@@ -333,7 +333,9 @@ impl Link {
     }
 
     async fn dial_once(&self, action: &'static str) -> Result<Live, Fault> {
-        let mut dialled = self.dialling.lock().await;
+        // Whoever dials may do so on a runtime that does not turn any more.
+        let dialled = tokio::time::timeout(self.patience(), self.dialling.lock()).await;
+        let mut dialled = dialled.map_err(|elapsed| Fault::transient(action, elapsed))?;
         if let Some(live) = lock(&self.current).clone() {
             return Ok(live);
         }

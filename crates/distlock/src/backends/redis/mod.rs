@@ -219,7 +219,7 @@ impl Inner {
             self.namespace.add_keys(cmd, &ask.claim.key);
             let witness = ask.witness.as_ref();
             let witness = witness.map(|claim| (self.namespace.main(&claim.key), claim.id));
-            cmd.arg(&*id);
+            cmd.arg(&id);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), witness);
         };
         let value = self.link.eval("acquire", self.scripts.acquire(), &fill).await?;

@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use distlock_core::{Answer, Ask, Busy, Claim, Fault, Holder, Key, Label, Outcome, Push};
+use foldhash::fast::RandomState;
 use redis::{Cmd, Value};
 use tokio::sync::oneshot;
 
@@ -32,7 +33,7 @@ const UNTOLD_MAX: Duration = Duration::from_millis(2);
 /// Those who would go along, by key, and those who did and have yet to be told.
 #[derive(Debug, Default)]
 pub(super) struct Riders {
-    on_offer: Mutex<HashMap<Key, Vec<Rider>>>,
+    on_offer: Mutex<HashMap<Key, Vec<Rider>, RandomState>>,
     untold: Mutex<Vec<(Reply, Reached)>>,
 }
 
@@ -163,7 +164,7 @@ impl Inner {
         let caller = self.unusual_caller(ask);
         let fill = |cmd: &mut Cmd| {
             self.namespace.add_keys(cmd, &released.key);
-            cmd.arg(&*id).arg(&*asker);
+            cmd.arg(&id).arg(&asker);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), None);
         };
         let answer = self.link.try_eval("relay", self.scripts.relay(), &fill).await;

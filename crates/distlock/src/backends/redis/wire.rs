@@ -8,7 +8,7 @@ use distlock_core::{
     Answer, Ask, Busy, ClaimId, Fault, Holder, How, Key, Label, Order, Outcome, Push, Renewal,
     Snapshot, Standing, Target, Wait, Waiter, Waiting,
 };
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
 
 /// The claim id of a break, which goes by fence.
 const NOBODY: Hex = Hex([b'0'; 32]);
@@ -104,7 +104,7 @@ pub(super) fn add_ask(
         add_optional(cmd, ask.fence_floor);
     }
     if let Some((main, id)) = witness {
-        cmd.arg(main).arg(&*hex(id));
+        cmd.arg(main).arg(hex(id));
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
 pub(super) fn add_holds(cmd: &mut Cmd, span: Duration, ids: impl Iterator<Item = ClaimId>) {
     cmd.arg(millis(span));
     for id in ids {
-        cmd.arg(&*hex(id));
+        cmd.arg(hex(id));
     }
 }
 
@@ -393,6 +393,12 @@ impl Deref for Hex {
     fn deref(&self) -> &str {
         // They are digits: there is nothing else to say.
         std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl ToRedisArgs for Hex {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        out.write_arg(&self.0);
     }
 }
 

@@ -1,6 +1,7 @@
 -- Those who ask, and nobody holds, waits or is buried. At most one of them is granted each key, so
 -- one fence does for all of them.
-local rest, ttl = taken .. ' ' .. args[2] .. '\n' .. now_us_text, args[3]
+local ask, ttl, pcall = args[2 + #keys], args[3 + #keys], redis.pcall
+local rest = taken .. ' ' .. ask .. '\n' .. now_us_text
 
 local details = {}
 for i = 1, asks do
@@ -11,10 +12,11 @@ local all_plain = call('EXISTS', unpack(details)) == 0
 for i = 1, asks do
   local at = releases + i
   local plain = all_plain or call('EXISTS', details[i]) == 0
-  if not (plain and call('SET', keys[at], args[3 + at] .. rest, 'NX', 'PX', ttl)) then
+  -- With GET the answer is what was there, or an error if that is no text: false means granted.
+  if not plain or pcall('SET', keys[at], args[1 + at] .. rest, 'NX', 'PX', ttl, 'GET') then
     left_alone[#left_alone + 1] = at
   end
 end
 
-local answer = args[4] .. args[1] .. ' ' .. taken
+local answer = args[2] .. args[1] .. ' ' .. taken
 return left_alone[1] and answer .. ' ' .. table.concat(left_alone, ' ') or answer

@@ -4,8 +4,8 @@
 -- What stands above is said in names.lua. All keys share one counter, and side keys are called after
 -- main keys.
 -- KEYS  the main keys: of those that are released, then of those that are asked for.
--- ARGV  1 how many are released, 2 the ask of all who ask as in acquire_free.lua, 3 their ttl; then
---       the claim ids of all, a space behind each.
+-- ARGV  1 how many are released; then the claim ids of all, a space behind each; then, if anybody
+--       asks, the ask of all who do as in acquire_free.lua, and their ttl.
 -- Returns, as words, the first claim id, how many were to be released, the fence of all who are
 -- granted (fences only have to grow from one holder of a key to the next) or 0 if nobody asks, and
 -- the places in the call, from 1 on, of those who are left alone.

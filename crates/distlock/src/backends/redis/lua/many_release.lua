@@ -4,14 +4,14 @@ if releases > 0 then
   local texts, plain = call('MGET', unpack(keys, 1, releases)), true
   for i = 1, releases do
     local text = texts[i]
-    plain = plain and text and find(text, args[3 + i], 1, true) == 1 and not find(text, '+', -1, true)
+    plain = plain and text and find(text, args[1 + i], 1, true) == 1 and not find(text, '+', -1, true)
   end
   if not plain or call('DEL', unpack(keys, 1, releases)) < releases then
     -- One after the other. Who is released twice is released by the first.
     local done = {}
     for i = 1, releases do
       local text, main = texts[i], keys[i]
-      local ours = text and find(text, args[3 + i], 1, true) == 1 and not done[main]
+      local ours = text and find(text, args[1 + i], 1, true) == 1 and not done[main]
       if ours and (not find(text, '+', -1, true) or call('EXISTS', main .. ':d') == 0) then
         call('DEL', main)
         done[main] = true
@@ -23,5 +23,5 @@ if releases > 0 then
 end
 
 if asks == 0 then
-  return table.concat({ args[4] .. args[1], '0', unpack(left_alone) }, ' ')
+  return table.concat({ args[2] .. args[1], '0', unpack(left_alone) }, ' ')
 end
