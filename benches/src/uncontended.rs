@@ -14,9 +14,16 @@ use crate::server::{self, CommandStats};
 
 const TASKS: [usize; 4] = [1, 8, 64, 512];
 
-/// Rounds are shorter here and more: a machine that is not alone is faster at one moment than at the
-/// next, and what is compared should happen at the same.
-const FINER: usize = 3;
+/// In how many turns a round is cut for those who are quick enough: a machine that is not alone is
+/// faster at one moment than at the next, and what is compared should happen at the same. Several
+/// tasks need a while to find their step.
+fn turns(kind: Kind, tasks: usize) -> u32 {
+    match (kind, tasks) {
+        (Kind::Distkit | Kind::Redlock, _) => 1,
+        (_, 1) => 30,
+        _ => 5,
+    }
+}
 
 /// redlock opens a connection per call: more rounds would run out of ports.
 const REDLOCK_ROUNDS: usize = 2;
@@ -65,14 +72,10 @@ fn rates(effort: Effort, flavor: Flavor) -> Rates {
         contenders.push((kind, runtime.block_on(Contender::connect(kind, &server.url()))));
     }
     let mut rates = Rates::new();
-    for round in 0..FINER * effort.rounds {
+    for round in 0..effort.rounds {
         for tasks in TASKS {
-            for (kind, contender) in &contenders {
-                if *kind == Kind::Redlock && round >= REDLOCK_ROUNDS {
-                    continue;
-                }
-                let rate = rate(&runtime, contender, tasks, effort.span / FINER as u32);
-                rates.entry((*kind, tasks)).or_default().push(rate);
+            for (kind, rate) in one_round(&runtime, &contenders, tasks, effort.span, round) {
+                rates.entry((kind, tasks)).or_default().push(rate);
             }
         }
         // Whoever goes first one round goes last in the next.
@@ -81,8 +84,37 @@ fn rates(effort: Effort, flavor: Flavor) -> Rates {
     rates
 }
 
-/// Cycles per second of so many tasks.
-fn rate(runtime: &Runtime, contender: &Contender, tasks: usize, span: Duration) -> f64 {
+/// Cycles per second of each, measured in turns.
+fn one_round(
+    runtime: &Runtime,
+    contenders: &[(Kind, Contender)],
+    tasks: usize,
+    span: Duration,
+    round: usize,
+) -> BTreeMap<Kind, f64> {
+    let mut sums: BTreeMap<Kind, (u32, Duration)> = BTreeMap::new();
+    for turn in 0..turns(Kind::Limit, tasks) {
+        for (kind, contender) in contenders {
+            let late = *kind == Kind::Redlock && round >= REDLOCK_ROUNDS;
+            if late || turn >= turns(*kind, tasks) {
+                continue;
+            }
+            let (done, took) = measured(runtime, contender, tasks, span / turns(*kind, tasks));
+            let sum = sums.entry(*kind).or_default();
+            *sum = (sum.0 + done, sum.1 + took);
+        }
+    }
+    let rate = |(done, took): (u32, Duration)| f64::from(done) / took.as_secs_f64();
+    sums.into_iter().map(|(kind, sum)| (kind, rate(sum))).collect()
+}
+
+/// How many cycles so many tasks do in about this time, and how long that took.
+fn measured(
+    runtime: &Runtime,
+    contender: &Contender,
+    tasks: usize,
+    span: Duration,
+) -> (u32, Duration) {
     // The first cycle pays for connections and for scripts that are not known yet.
     runtime.block_on(cycles(contender.clone(), 0, Instant::now()));
     let start = Instant::now();
@@ -93,7 +125,7 @@ fn rate(runtime: &Runtime, contender: &Contender, tasks: usize, span: Duration) 
     for handle in handles {
         done += runtime.block_on(handle).expect("no task panics");
     }
-    f64::from(done) / start.elapsed().as_secs_f64()
+    (done, start.elapsed())
 }
 
 /// Takes and gives back one key until then, and at least once.
