@@ -140,3 +140,28 @@ async fn f45_a_bare_name_never_spreads_over_slots() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_cluster_is_no_server_by_itself_and_says_how_it_is_called() {
+    let mut cluster = RedisCluster::start();
+    let url = cluster.primaries()[0].url();
+    // Few servers, many names: some belong to this node and some to others.
+    for namespace in ["a", "b", "c", "d"] {
+        let locks = locks(&format!("{url}?namespace={namespace}"), ms(5000), ms(4000));
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            let began = std::time::Instant::now();
+            let lock = locks.mutex(key).unwrap().lock().await;
+            match lock {
+                Err(error @ Error::Backend(_)) => {
+                    assert!(!error.is_transient(), "{error}");
+                    let text = format!("{error:?}");
+                    assert!(text.contains("redis-cluster://"), "{text}");
+                }
+                // All its keys happen to lie in one slot of this node.
+                Ok(_) => panic!("{namespace}:{key} has a counter elsewhere"),
+                Err(other) => panic!("{other:?}"),
+            }
+            assert!(began.elapsed() < ms(5000), "nobody tries that again");
+        }
+    }
+}

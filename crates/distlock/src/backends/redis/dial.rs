@@ -11,6 +11,7 @@ use redis::{
 };
 
 use super::config::{Config, Topology, tcp};
+use super::faults::unless_of_a_cluster;
 use super::given::Given;
 
 /// How often the client crate follows a redirection by itself. Every script is idempotent by claim,
@@ -27,13 +28,17 @@ pub(super) enum Connection {
 
 impl Connection {
     pub(super) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
-        let answer = match self {
-            // Not by the trait, which would put it on the heap once more.
-            Self::Server(connection) => connection.send_packed_command(cmd).await,
-            Self::Cluster(connection) => connection.req_packed_command(cmd).await,
-            Self::Given(connection) => connection.send(cmd).await,
-        };
-        answer.and_then(Value::extract_error)
+        match self {
+            Self::Server(connection) => {
+                // Not by the trait, which would put it on the heap once more.
+                let answer = connection.send_packed_command(cmd).await;
+                answer.and_then(Value::extract_error).map_err(unless_of_a_cluster)
+            }
+            Self::Cluster(connection) => {
+                connection.req_packed_command(cmd).await.and_then(Value::extract_error)
+            }
+            Self::Given(connection) => connection.send(cmd).await.and_then(Value::extract_error),
+        }
     }
 
     /// Sends commands in one message. Each has an answer of its own.

@@ -98,6 +98,20 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
         || matches!(code(error), Some("READONLY" | "MASTERDOWN"))
 }
 
+/// Says what is wrong if a server that was taken for one by itself is a node of a cluster: it refuses
+/// all that belongs to other nodes, and to try again does not help.
+pub(super) fn unless_of_a_cluster(error: RedisError) -> RedisError {
+    let elsewhere = ["non local key", "same slot"];
+    let inside = |detail: &str| elsewhere.iter().any(|words| detail.contains(words));
+    if matches!(error.code(), Some("MOVED" | "ASK" | "CROSSSLOT"))
+        || error.code() == Some("ERR") && error.detail().is_some_and(inside)
+    {
+        let cure = "the server is a node of a cluster: use redis-cluster://";
+        return (redis::ErrorKind::InvalidClientConfig, cure, error.to_string()).into();
+    }
+    error
+}
+
 /// True if the user may not do this.
 pub(super) fn is_denied(error: &RedisError) -> bool {
     matches!(code(error), Some("NOPERM"))

@@ -8,5 +8,5 @@ if joined
   or (left >= 0 and not place and (ahead == 0 or not call('ZSCORE', queue_x, id))) then
   return id .. '\nbusy\n' .. (taken or '') .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner
     .. '\n' .. reason .. '\n' .. fence .. '\n' .. held_capacity .. '\n1\n' .. group .. '\n'
-    .. string.format('%.0f', now - string.sub(since, 1, -4)) .. '\n' .. left
+    .. now - string.sub(since, 1, -4) .. '\n' .. left
 end

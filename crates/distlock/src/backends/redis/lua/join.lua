@@ -10,7 +10,7 @@ if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
   local text = stem .. now_text .. '\n\n' .. floor
   local sum, worth = summand(client, joins, upto)
   call('ZADD', places, 0, 'c:' .. client .. ':' .. joins)
-  if call('ZADD', clients, 'GT', string.format('%.0f', now + place), client) == 1 then
+  if call('ZADD', clients, 'GT', now + place .. '', client) == 1 then
     call('HSET', details, joins, text, '~o', order_of(ask), sum, worth)
   else
     settled = sum == leaving_sum

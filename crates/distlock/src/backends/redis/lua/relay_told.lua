@@ -6,4 +6,4 @@ elseif not joined then
   return id
 end
 return id .. '\n' .. joins .. '\nbusy\n' .. upto .. '\n' .. ahead .. '\n'
-  .. string.format('%.0f', next_ends - now) .. '\n' .. taken .. '\n' .. next_ask .. '\n' .. news
+  .. next_ends - now .. '\n' .. taken .. '\n' .. next_ask .. '\n' .. news

@@ -15,14 +15,14 @@ end
 local client = caller and string.sub(caller, 2, 33)
   or string.match(ask, '^[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
 caller = caller or 'P' .. client
-local now_text = string.sub(now_us_text, 1, -4)
+local now_text = string.sub(now_us_text, 1, -4) -- '..' writes numbers as exactly as this one is
 local now = number(now_text)
 local SLACK = 60000
 
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
 -- whoever comes by in time removes it piece by piece, with all that belongs to it.
 local function outlive(key, until_)
-  local ends = string.format('%.0f', until_ + SLACK)
+  local ends = until_ + SLACK .. ''
   redis.call('PEXPIREAT', key, ends, 'NX')
   redis.call('PEXPIREAT', key, ends, 'GT')
 end
