@@ -57,9 +57,8 @@ const ASK: &str = "http\n\n0\n0123456789abcdef0123456789abcdef\n\n\n1";
 
 const TTL_MS: u32 = 30_000;
 
-/// Who calls: by what others are told, the client id, how long the fence counter lives on, and where
-/// others are told.
-const CALLER: &str = "P0123456789abcdef0123456789abcdef 31622400000 by-hand:push:";
+/// Who lets go: by what others are told, and the client id.
+const CALLER: &str = "P0123456789abcdef0123456789abcdef";
 
 #[derive(Clone)]
 struct ByHand {
@@ -85,7 +84,7 @@ pub(super) async fn start(url: &str) -> SocketAddr {
 fn call(hash: &str, key: &str, id: &str) -> redis::Cmd {
     let mut cmd = redis::cmd("EVALSHA");
     cmd.arg(hash).arg(2).arg(format!("by-hand:{{{key}}}")).arg("by-hand:fence");
-    cmd.arg(id).arg(CALLER);
+    cmd.arg(id);
     cmd
 }
 
@@ -110,7 +109,8 @@ async fn give_back(
     headers: HeaderMap,
 ) -> StatusCode {
     let id = headers.get("lease-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let cmd = call(&hand.release, &key, id);
+    let mut cmd = call(&hand.release, &key, id);
+    cmd.arg(CALLER);
     let answer: Result<String, _> = cmd.query_async(&mut hand.connection).await;
     match answer {
         Ok(held) if held == id => StatusCode::NO_CONTENT,

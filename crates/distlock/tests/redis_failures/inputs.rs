@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use distlock::{End, Error, Locks};
+use distlock_core::{Answer, Ask, Backend, Claim, ClaimId, How, Key, Label, Target};
 use distlock_testkit::servers::RedisServer;
 
 use crate::support::*;
@@ -186,4 +187,25 @@ async fn f61_the_shortest_lease_is_held_or_said_to_be_too_short() {
         }
     }
     nothing_left(&server, ms(1000)).await;
+}
+
+/// Quorums name a floor for every fence, by the clocks of their clients.
+#[tokio::test]
+async fn the_counter_lives_on_with_every_use_also_under_floors_ahead_of_the_clock() {
+    let server = RedisServer::start();
+    let store = distlock::backends::Redis::open(&server.url()).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let hour_ahead = u64::try_from(now.as_micros()).unwrap() + 3_600_000_000;
+    for seconds in 0..3 {
+        let floor = hour_ahead + seconds * 1_000_000;
+        let claim = Claim::new(Key::new("k").unwrap(), ClaimId::random().unwrap());
+        let owner = Label::new("owner", "me").unwrap();
+        let ask = Ask { fence_floor: Some(floor), ..Ask::new(claim.clone(), owner, ms(5000)) };
+        assert_eq!(store.acquire(&ask).await.unwrap(), Answer::Granted { fence: floor });
+        store.release(&Target::Claim(claim), How::default()).await.unwrap();
+        let left = server.command(&["PTTL", "distlock:fence"]);
+        let left: u64 = left.trim().trim_start_matches(':').parse().unwrap();
+        assert!(left > 300 * 24 * 3_600_000, "{left} ms are left");
+        server.command(&["PEXPIRE", "distlock:fence", "60000"]);
+    }
 }

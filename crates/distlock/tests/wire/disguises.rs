@@ -105,6 +105,8 @@ async fn a_text_with_as_many_lines_as_ours_is_a_foreign_hold() {
         &format!("{HEX} 12 {lines}"),
         &format!("{HEX} 12 x\n\n7\n\n\n\nnow\n-1"),
         &format!("{HEX} 99999999999999999999999999 x\n\n0\n\n\n\n0\n1"),
+        &format!("{HEX} 12 x\n\n0\nc\n\n\n1\n12"),
+        &format!("{HEX} 12 x\n\n0\nc\n\n\n1\n1234567890123456789"),
     ])
     .await;
 }

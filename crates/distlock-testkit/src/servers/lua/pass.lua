@@ -27,12 +27,14 @@ local function outlives(key)
   return tonumber(last) <= now + redis.call('PTTL', key) + ROUNDED
 end
 
+-- The unit is how many of it a millisecond has.
 local function older(text, line, unit)
   local parts, at = {}, 0
   for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
     at = at + 1
     local moment, mark = string.match(part, '^(%d+)(%+?)$')
-    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_ * unit) .. mark or part
+    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_ * unit) .. mark
+      or part
   end
   return table.concat(parts, '\n')
 end

@@ -15,6 +15,7 @@ use futures_util::{FutureExt, StreamExt};
 use redis::{Cmd, Value};
 
 use super::Inner;
+use super::script::{BEAT, GLANCE};
 use super::wire::{Reader, garbled, hex, millis};
 
 /// So few are each looked at, and told how many are ahead. See beat.lua.
@@ -114,7 +115,7 @@ impl Inner {
                 cmd.arg(*number).arg(beats.len()).arg(sum.to_string());
             }
         };
-        let value = self.law("renew", self.scripts.glance(), (key, &id), span, &rest).await?;
+        let value = self.law("renew", &GLANCE, (key, &id), span, &rest).await?;
         self.read(Glance::read(&id, groups.len(), &value))
     }
 
@@ -145,7 +146,7 @@ impl Inner {
                 cmd.arg(hex(beat.claim.id));
             }
         };
-        let value = self.law("renew", self.scripts.beat(), (key, &id), span, &rest).await?;
+        let value = self.law("renew", &BEAT, (key, &id), span, &rest).await?;
         self.read(each(&id, beats.len(), &value))
     }
 }

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::faults::for_all;
 use super::gate::{AskText, Cabin, Gates, Passenger, Reply, Seat};
+use super::script::MANY;
 use super::{Inner, wire};
 use crate::sync::lock;
 
@@ -238,9 +239,12 @@ impl Slot {
     /// Sends one call and tells those who are in it. A fault means that nobody else gets through.
     async fn fly(&mut self, cabin: Cabin) -> Result<(), Fault> {
         let inner = &*self.inner;
-        let Some(first) = cabin.ids().next() else { return Ok(()) };
-        let fill = |cmd: &mut Cmd| cabin.fill(cmd);
-        let answer = inner.link.try_eval("send many", inner.scripts.many(), &fill).await;
+        let (Some(fence), Some(first)) = (inner.namespace.fence_of_all(), cabin.ids().next())
+        else {
+            return Ok(());
+        };
+        let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence);
+        let answer = inner.link.try_eval("send many", &MANY, &fill).await;
         let numbers = for_all("send many", answer).and_then(|value| match value {
             Some(value) => inner.read(wire::many(first, cabin.counts(), &value)),
             None => Ok(Vec::new()),

@@ -264,8 +264,8 @@ impl Cabin {
     }
 
     /// Adds `KEYS` and `ARGV` of many_names.lua.
-    pub(super) fn fill(&self, cmd: &mut Cmd) {
-        cmd.arg(self.len());
+    pub(super) fn fill(&self, cmd: &mut Cmd, fence: &str) {
+        cmd.arg(self.len() + 1).arg(fence);
         let released = self.releases.iter().map(|release| &release.main);
         for main in released.chain(self.asks.iter().map(|ask| &ask.main)) {
             cmd.arg(main);

@@ -7,6 +7,7 @@ use futures_util::stream::{self, FuturesUnordered};
 use redis::{Cmd, Value};
 
 use super::faults::fault;
+use super::script::RENEW;
 use super::{Inner, PushBy, wire};
 
 /// How many holds one script renews. The server does nothing else meanwhile.
@@ -80,11 +81,10 @@ impl Inner {
     /// The answer to each part.
     async fn renew_parts(&self, parts: &[&[Hold<'_>]]) -> Vec<Result<Value, Fault>> {
         let fill = |part: &&[Hold<'_>], cmd: &mut Cmd| self.add_part(part, cmd);
-        let script = self.scripts.renew();
         if let [part] = parts {
-            return vec![self.link.eval("renew", script, &|cmd| fill(part, cmd)).await];
+            return vec![self.link.eval("renew", &RENEW, &|cmd| fill(part, cmd)).await];
         }
-        match self.link.eval_each("renew", script, parts, &fill).await {
+        match self.link.eval_each("renew", &RENEW, parts, &fill).await {
             Ok(answers) => answers.into_iter().map(|a| a.map_err(|e| fault("renew", e))).collect(),
             Err(fault) => vec![Err(fault); parts.len()],
         }

@@ -9,6 +9,7 @@ use distlock_core::{
 };
 use redis::Cmd;
 
+use super::script::JOURNAL;
 use super::{Inner, Redis};
 
 /// What a read that fails could not do.
@@ -38,8 +39,7 @@ impl Journal for Redis {
                     }
                 }
             };
-            let script = self.inner.scripts.journal();
-            self.inner.link.eval("write the journal", script, &fill).await.map(|_| ())
+            self.inner.link.eval("write the journal", &JOURNAL, &fill).await.map(|_| ())
         })
     }
 

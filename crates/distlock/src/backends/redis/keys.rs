@@ -40,16 +40,17 @@ impl Namespace {
     }
 
     /// The fence counter of all keys, if they share one and side keys are called after main keys:
-    /// then scripts need to be told the main key alone.
+    /// then scripts find the rest by themselves.
     pub(super) fn fence_of_all(&self) -> Option<&str> {
         self.fence.as_deref().filter(|_| !self.is_bare())
     }
 
     /// Adds the keys of one lock to a call, and before them how many they are.
     pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
-        if self.fence_of_all().is_some() {
-            cmd.arg(1);
+        if let Some(fence) = self.fence_of_all() {
+            cmd.arg(2);
             self.add_main(cmd, key);
+            cmd.arg(fence);
             return;
         }
         let all = self.all(key);

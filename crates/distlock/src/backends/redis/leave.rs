@@ -7,6 +7,7 @@ use distlock_core::{Fault, How, Outcome, Push, Target};
 use redis::Cmd;
 
 use super::link::Link;
+use super::script::RELEASE;
 use super::{Inner, wire};
 
 /// A call whose answer may be news to somebody who waits. If it is dropped before, whoever waits
@@ -39,8 +40,7 @@ impl Inner {
         let (key, id) = (target.key(), wire::released_id(target));
         let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
         let hearing = Hearing::new(&self.link);
-        let script = self.scripts.release();
-        let answer = self.law("release", script, (key, &id), how.keep, &rest).await;
+        let answer = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await;
         let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
         let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
         self.riders.tell_all();

@@ -37,7 +37,7 @@ use self::config::Config;
 use self::keys::Namespace;
 use self::link::Link;
 use self::relay::Riders;
-use self::script::{Fill, Script, Scripts};
+use self::script::{ACQUIRE, Fill, INSPECT, RENEW, STAND, Script};
 
 /// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
 /// it outlives every hold. It is one small key for each namespace.
@@ -60,7 +60,6 @@ struct Inner {
     link: Link,
     namespace: Namespace,
     client: String,
-    scripts: Scripts,
     /// How a script tells a client of its grant.
     push: PushBy,
     together: Together,
@@ -162,12 +161,9 @@ impl Redis {
             };
             (PushBy::Client(caller), Some(own))
         };
-        let scripts = Scripts::of(&namespace, FENCE_LIFE_MS);
         let link = Link::new(config, client.clone(), channel);
         let (together, riders) = (Together::default(), Riders::default());
-        Ok(Self {
-            inner: Arc::new(Inner { link, namespace, client, scripts, push, together, riders }),
-        })
+        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together, riders }) })
     }
 }
 
@@ -222,7 +218,7 @@ impl Inner {
             cmd.arg(&id);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), witness);
         };
-        let value = self.link.eval("acquire", self.scripts.acquire(), &fill).await?;
+        let value = self.link.eval("acquire", &ACQUIRE, &fill).await?;
         self.read(wire::answer(&id, &value))
     }
 
@@ -262,7 +258,7 @@ impl Inner {
         let (key, id) = (&renewal.claim.key, wire::hex(renewal.claim.id));
         let rest = |cmd: &mut Cmd| wire::add_renewal(cmd, renewal);
         let about = (key, &*id);
-        let value = self.law("renew", self.scripts.stand(), about, renewal.span, &rest).await?;
+        let value = self.law("renew", &STAND, about, renewal.span, &rest).await?;
         self.read(wire::standing(&id, &value))
     }
 
@@ -270,7 +266,7 @@ impl Inner {
         let rest = |cmd: &mut Cmd| {
             cmd.arg(SNAPSHOT_MAX);
         };
-        let (script, about) = (self.scripts.inspect(), (key, key.as_str()));
+        let (script, about) = (&*INSPECT, (key, key.as_str()));
         let value = self.law("inspect", script, about, Duration::ZERO, &rest).await?;
         self.read(wire::snapshot(key.as_str(), key, &value))
     }
@@ -341,7 +337,7 @@ impl Backend for Redis {
                 cmd.arg(1).arg(&main);
                 wire::add_holds(cmd, renewal.span, std::iter::once(renewal.claim.id));
             };
-            let script = self.inner.scripts.renew();
+            let script = &*RENEW;
             let (value, copies) =
                 self.inner.link.eval_and_wait(script, &main, &fill, replicas).await?;
             match wire::fences(renewal.claim.id, 1, &value)?.first() {

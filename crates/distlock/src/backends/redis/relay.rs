@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use super::faults::for_all;
 use super::leave::Hearing;
+use super::script::RELAY;
 use super::{Inner, wire};
 use crate::sync::lock;
 
@@ -167,7 +168,7 @@ impl Inner {
             cmd.arg(&id).arg(&asker);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), None);
         };
-        let answer = self.link.try_eval("relay", self.scripts.relay(), &fill).await;
+        let answer = self.link.try_eval("relay", &RELAY, &fill).await;
         match for_all("relay", answer)? {
             Some(value) => self.read(relayed(&id, &asker, &value)),
             None => Ok(None),

@@ -6,7 +6,7 @@
 --          holder; ahead: how many wait. joins, stem, place, and wanted for the ticket, if there
 --          is a place to take.
 local HELD = '^(%x+) (%d+) ([^\n]*)\n([^\n]*)\n([012])\n[^\n]*\n([^\n]*)\n[^\n]*\n'
-  .. '(%d+)\n(%d+)(%+?)$'
+  .. '(%d+)\n(%d%d%d%d+)(%+?)$'
 
 local text = weight == '' and redis.pcall('GET', main)
 local holder, fence, owner, reason, order, group, held_capacity, since, more =
@@ -14,7 +14,7 @@ local holder, fence, owner, reason, order, group, held_capacity, since, more =
 local asked, reentry = order_of(ask)
 local left, ahead, most = -1, nil, nil
 
-local ours = holder and #holder == 32 and #fence <= 16
+local ours = holder and #holder == 32 and #fence <= 16 and #since <= 16
 if ours and holder ~= id and asked == order and reentry == '' then
   local oldest = call('ZRANGE', clients, 0, 0, 'WITHSCORES')
   local unusual = call('HMGET', details, '~s', '~x')

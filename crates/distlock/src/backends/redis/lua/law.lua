@@ -50,7 +50,8 @@ local function read_exclusive(text, ends)
   end
   local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
   local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and string.match(p[8], '^%d%d%d%d+%+?$')
+    and string.match(p[7], '^%d+$') and #p[8] <= 17
+    and string.match(p[8], '^%d%d%d%d+%+?$')
   if not ours then
     return nil
   end
@@ -58,7 +59,7 @@ local function read_exclusive(text, ends)
     kind = 'exclusive', id = holder, fence = number(fence), owner = p[1], reason = p[2],
     order = p[3], client = p[4], group = p[5], reentry = p[6], capacity = number(p[7]),
     weight = number(p[7]), since = number(string.match(p[8], '^(%d+)%d%d%d')), exclusive = true,
-    ends = ends, more = string.byte(text, -1) == MORE,
+    ends = ends, more = string.find(text, '+', -1, true) ~= nil,
   }
 end
 
@@ -79,7 +80,8 @@ end
 -- The last thing that a script does.
 local function finish()
   if counter then
-    call('SET', fence_key, whole(counter), 'PX', LIFE or string.match(caller, ' (%d+)'))
+    call('SET', fence_key, whole(counter), 'PX',
+      one_counter and LIFE or string.match(caller, ' (%d+)'))
   end
   if call('EXISTS', sharers, queue_s) == 0 then
     call('HDEL', details, '~s')

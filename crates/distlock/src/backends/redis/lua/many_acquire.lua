@@ -1,11 +1,11 @@
 -- Those who ask, and nobody holds, waits or is buried. At most one of them is granted each key, so
 -- one fence does for all of them.
-local ask, ttl, pcall = args[2 + #keys], args[3 + #keys], redis.pcall
+local ask, ttl, pcall = args[1 + #keys], args[2 + #keys], redis.pcall
 local rest = taken .. ' ' .. ask .. '\n' .. now_us_text
 
 local details = {}
 for i = 1, asks do
-  details[i] = keys[releases + i] .. ':d'
+  details[i] = keys[1 + releases + i] .. ':d'
 end
 local all_plain = call('EXISTS', unpack(details)) == 0
 
@@ -13,7 +13,7 @@ for i = 1, asks do
   local at = releases + i
   local plain = all_plain or call('EXISTS', details[i]) == 0
   -- With GET the answer is what was there, or an error if that is no text: false means granted.
-  if not plain or pcall('SET', keys[at], args[1 + at] .. rest, 'NX', 'PX', ttl, 'GET') then
+  if not plain or pcall('SET', keys[1 + at], args[1 + at] .. rest, 'NX', 'PX', ttl, 'GET') then
     left_alone[#left_alone + 1] = at
   end
 end

@@ -6,18 +6,19 @@
 --          numbers do.
 --
 -- Where all keys share a counter, its life begins anew with the first number of every second. All
--- others of that second are behind the text of the second.
+-- others of that second are behind the text of the second, which is what a number begins with.
 taken = wanted == true and now_us_text or wanted
 upto = taken
 if taken then
   upto = and_next and string.format('%.0f', taken + 1) or taken
   local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #taken and last < taken
-  if not (behind and FENCE and last > time[1]) then
+  local second = wanted == true and time[1] or string.sub(taken, 1, -7)
+  if not (behind and one_counter and last > second) then
     if last and not behind then
       taken = string.format('%.0f', math.max(number(last) + 1, number(taken)))
       upto = and_next and string.format('%.0f', taken + 1) or taken
     end
-    call('SET', fence_key, upto, 'PX', LIFE or string.match(caller, ' (%d+)'))
+    call('SET', fence_key, upto, 'PX', one_counter and LIFE or string.match(caller, ' (%d+)'))
   end
 end

@@ -6,8 +6,9 @@
 --          there are none.
 -- details  owner, reason, order, client, group, reentry id, capacity, weight, since, fence, floor.
 -- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
---          it the client id; then LIFE and CHANNEL (see names.lua) where they do not stand above.
---          Who asks need not say it: it is in the ask.
+--          it the client id. Where keys do not share a counter, then for how many ms it lives on,
+--          and the channels without the client id; otherwise those are called after the counter.
+--          There, who asks and tells by PUBLISH need not say so: the ask names the client.
 local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
 if not details then
   queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
@@ -30,7 +31,8 @@ end
 local function push(to, text)
   local by = string.sub(caller, 1, 1)
   if by ~= '-' then
-    local channel = CHANNEL or string.match(caller, '^%S+ %d+ (.*)$')
+    local channel = one_counter and string.sub(fence_key, 1, -6) .. 'push:'
+      or string.match(caller, '^%S+ %d+ (.*)$')
     -- Denied or not, the grant stands: the waiter's next heartbeat tells.
     redis.pcall(by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
   end
