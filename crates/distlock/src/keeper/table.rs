@@ -78,8 +78,8 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) entries: Slab<Entry>,
-    /// Where each claim is among them. Whoever comes from a timer or with an answer knows. Most ids are
-    /// ours and random; how many callers may choose is limited where they come in.
+    /// Where each claim is among them. Whoever comes from a timer or with an answer knows. Most ids
+    /// are random; how many of them callers may choose is limited where they come in.
     slots: HashMap<ClaimId, Slot, RandomState>,
     timers: Timers,
     /// How far ahead it is worth looking for claims that may go out early: the most that any claim
