@@ -180,8 +180,8 @@ impl Inner {
     }
 }
 
-/// What those who went together hear. There is no deadline but that of the call: it runs on the same
-/// runtime, so whoever can wait for it is able to hear that it failed.
+/// What those who went together hear. There is no deadline but that of the call: it runs on the
+/// same runtime, so whoever can wait for it is able to hear that it failed.
 async fn landed(action: &'static str, answer: Answered) -> Result<Option<u64>, Fault> {
     answer.await.map_err(|_| {
         Fault::transient(action, "the call was given up before its answer was heard")

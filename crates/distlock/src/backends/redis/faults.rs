@@ -98,8 +98,8 @@ pub(super) fn ends_connection(error: &RedisError) -> bool {
         || matches!(code(error), Some("READONLY" | "MASTERDOWN"))
 }
 
-/// Says what is wrong if a server that was taken for one by itself is a node of a cluster: it refuses
-/// all that belongs to other nodes, and to try again does not help.
+/// Says what is wrong if a server that was taken for one by itself is a node of a cluster: it
+/// refuses all that belongs to other nodes, and to try again does not help.
 pub(super) fn unless_of_a_cluster(error: RedisError) -> RedisError {
     let elsewhere = ["non local key", "same slot"];
     let inside = |detail: &str| elsewhere.iter().any(|words| detail.contains(words));

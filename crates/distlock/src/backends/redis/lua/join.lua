@@ -1,8 +1,8 @@
 -- Takes the usual place: at the end of a line in which nobody shares or wants to.
 --
--- Needs    ask. joins: the claim, if one does. stem: what its details begin with. place: how long it
---          lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth: of
---          whoever is about to leave, if anybody is.
+-- Needs    ask. joins: the claim, if one does. stem: what its details begin with. place: how long
+--          it lives, in ms. upto: its ticket. floor: of its fence. leaving_sum and leaving_worth:
+--          of whoever is about to leave, if anybody is.
 -- Leaves   joined, unless it is in line already. settled: the sum is right for the one who leaves,
 --          too.
 if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
