@@ -169,6 +169,7 @@ mod tests {
         let all: BTreeSet<_> = called.into_iter().chain(others).collect();
         assert_eq!(told.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), all);
     }
+
     #[test]
     fn the_scripts_know_what_is_usual() {
         let (ttl, wait) = (wire::millis(wire::USUAL_TTL), wire::wait_text(wire::USUAL_WAIT));

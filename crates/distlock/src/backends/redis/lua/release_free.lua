@@ -6,11 +6,10 @@
 local how, find = ARGV[3], string.find
 local text = not how and redis.pcall('GET', main)
 mine = type(text) == 'string' and find(text, id, 1, true) == 1
+local alone = mine and not find(text, '+', -1, true)
 
-if mine and not find(text, '+', -1, true) then
-  call('DEL', main)
-  return id
-elseif not how and type(text) ~= 'table' and call('EXISTS', KEYS[8] or main .. ':d') == 0 then
+if alone or (not how and type(text) ~= 'table'
+  and call('EXISTS', KEYS[8] or main .. ':d') == 0) then
   if mine then
     call('DEL', main)
     return id
