@@ -207,7 +207,10 @@ fn read<'a>(asker: &str, lines: &mut impl Iterator<Item = &'a str>) -> Option<Re
         }
         "busy" => {
             let ticket = Some(lines.next()?.parse().ok()?);
-            let (ahead, left) = (lines.next()?.parse().ok()?, wire::span(lines.next()?)?);
+            let ahead = lines.next()?.parse().ok()?;
+            let (now, ends): (u64, u64) =
+                (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+            let left = Some(Duration::from_millis(ends.saturating_sub(now)));
             let holder = Some(entered(lines, left)?);
             let answer = Answer::Busy(Busy { ticket, ahead, retry_after: left, holder });
             Some(Relayed { answer, news: wire::push(lines.next()?) })
@@ -255,7 +258,7 @@ mod tests {
         let granted = answered(&[RELEASED, ASKER, "granted", "7"]).unwrap().unwrap();
         assert_eq!(granted, Relayed { answer: Answer::Granted { fence: 7 }, news: None });
         let news = format!("granted {NEXT} 8 9");
-        let head = [RELEASED, ASKER, "busy", "10", "3", "5000", "9"];
+        let head = [RELEASED, ASKER, "busy", "10", "3", "1000", "6000", "9"];
         let ask = ["me", "why", "0", "client", "", "", "1"];
         let busy = answered(&[&head[..], &ask[..], &[&news]].concat()).unwrap().unwrap();
         let Answer::Busy(Busy { ticket: Some(10), ahead: 3, holder: Some(holder), .. }) =
@@ -264,6 +267,7 @@ mod tests {
             panic!("{busy:?}")
         };
         assert_eq!((holder.owner.as_str(), holder.fence, holder.weight), ("me", 9, 1));
+        assert_eq!(holder.expires_in, Some(Duration::from_secs(5)));
         assert!(matches!(busy.news, Some(Push::Granted { ticket: 8, fence: 9, .. })));
         let elsewhere = answered(&[&head[..], &ask[..], &[""]].concat()).unwrap().unwrap();
         assert_eq!(elsewhere.news, None, "another client was told by the server");
@@ -276,7 +280,7 @@ mod tests {
             &[RELEASED, NEXT, "granted", "7"],
             &[RELEASED, ASKER],
             &[RELEASED, ASKER, "granted"],
-            &[RELEASED, ASKER, "busy", "10", "3", "5000", "9", "me"],
+            &[RELEASED, ASKER, "busy", "10", "3", "1000", "6000", "9", "me"],
         ] {
             assert!(answered(lines).is_err(), "{lines:?}");
         }

@@ -143,6 +143,8 @@ pub(super) fn is_unknown(answer: &Result<Value, RedisError>) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
+    use distlock_core::Wait;
+
     use super::super::faults::NEEDED;
     use super::super::{FENCE_LIFE_MS, wire};
     use super::*;
@@ -172,8 +174,11 @@ mod tests {
 
     #[test]
     fn the_scripts_know_what_is_usual() {
-        let (ttl, wait) = (wire::millis(wire::USUAL_TTL), wire::wait_text(wire::USUAL_WAIT));
-        let usual = format!("local LIFE, TTL, WAIT = '{FENCE_LIFE_MS}', '{ttl}', '{wait}'\n");
+        let (ttl, Wait { place, waiters_max }) = (wire::USUAL_TTL, wire::USUAL_WAIT);
+        let (ttl, place) = (wire::millis(ttl), wire::millis(place));
+        let usual = format!(
+            "local LIFE, TTL, PLACE, MOST = '{FENCE_LIFE_MS}', '{ttl}', '{place}', {waiters_max}\n"
+        );
         for script in [&ACQUIRE, &RELEASE, &RELAY, &STAND, &BEAT, &GLANCE, &INSPECT] {
             assert!(script.text.contains(&usual), "{usual}");
         }

@@ -10,7 +10,6 @@ local claim = {
   id = id, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5], reentry = p[6],
   capacity = number(p[7]), weight = number(weight) or number(p[7]), floor = floor, since = now,
 }
-local place, most = string.match(wait, '^(%d+) (%d+)$')
 place, most = number(place), number(most)
 claim.exclusive = claim.weight == claim.capacity
 
@@ -64,12 +63,13 @@ local function queue()
   if not claim.exclusive then
     call('HSET', details, '~s', '')
   end
+  claim.fence = ticket
   call('HSET', details, id, pack(claim), '~o', claim.order)
   call('ZADD', claim.exclusive and queue_x or queue_s, whole(ticket), id)
   say_more()
   join_client(claim, ticket)
   if claim.reentry ~= '' then
-    call('ZADD', places, 0, 'r:' .. claim.reentry .. ':' .. id)
+    call('ZADD', places, '0', 'r:' .. claim.reentry .. ':' .. id)
   end
   hear_client(now + place)
   return busy(ticket)

@@ -3,8 +3,8 @@
 -- those who want one. Whatever is not so, the law decides.
 --
 -- Leaves   left: ms until the lease of the holder ends, -1 if it is not so; what it says of the
---          holder; ahead: how many wait. joins, stem, place, and wanted for the ticket, if there
---          is a place to take.
+--          holder; ahead: how many wait. joins, and wanted for the ticket, if there is a place to
+--          take.
 local HELD = '^(%x+) (%d+) ([^\n]*)\n([^\n]*)\n([012])\n[^\n]*\n([^\n]*)\n[^\n]*\n'
   .. '(%d+)\n(%d%d%d%d+)(%+?)$'
 
@@ -12,18 +12,17 @@ local text = weight == '' and redis.pcall('GET', main)
 local holder, fence, owner, reason, order, group, held_capacity, since, more =
   string.match(type(text) == 'string' and text or '', HELD)
 local asked, reentry = order_of(ask)
-local left, ahead, most = -1, nil, nil
+local left, ahead = -1, nil
 
 local ours = holder and #holder == 32 and #fence <= 16 and #since <= 16
 if ours and holder ~= id and asked == order and reentry == '' then
-  local oldest = call('ZRANGE', clients, 0, 0, 'WITHSCORES')
+  local oldest = call('ZRANGE', clients, '0', '0', 'WITHSCORES')
   local unusual = call('HMGET', details, '~s', '~x')
   if (not oldest[1] or number(oldest[2]) > now) and not (unusual[1] or unusual[2]) then
     left, ahead = call('PTTL', main), call('ZCARD', queue_x)
-    place, most = string.match(wait, '^(%d+) (%d+)$')
   end
 end
 
-if place and left >= 0 and ahead < number(most) then
-  joins, wanted, stem = id, true, stem_of(ask)
+if place and left >= 0 and ahead - most < 0 then
+  joins, wanted = id, true
 end

@@ -6,9 +6,14 @@
 --       all of the capacity, 7 fence floor, or an empty string for none. 8 and 9 the main key and
 --       the claim id of the witness: a claim that must hold, or the server has forgotten what it
 --       promised.
--- Leaves ask, ttl, wait, caller, floor, and wanted if it is so.
-ask, ttl, wait, caller, floor = ARGV[2], ARGV[3] or TTL, ARGV[4] or WAIT, ARGV[5], ''
+-- Leaves ask, ttl, place, most, caller, floor, and wanted if it is so.
+ask, ttl, place, most, caller = ARGV[2], ARGV[3] or TTL, PLACE, MOST, ARGV[5]
 local weight = ''
+floor = ''
+
+if ARGV[4] then
+  place, most = string.match(ARGV[4], '^(%d+) (%d+)$')
+end
 
 if caller then
   weight, floor = ARGV[6] or '', ARGV[7] or ''

@@ -23,8 +23,12 @@ if next_claim and (joined or not joins) then
   call('SET', main, next_claim .. ' ' .. taken .. ' ' .. next_ask .. '\n' .. now_us_text .. '+',
     'PXAT', next_ends)
   news = 'granted ' .. next_claim .. ' ' .. next_ticket .. ' ' .. taken
-  if next_client ~= client or string.sub(caller, 1, 1) == 'S' then
-    push(next_client, news)
+  if next_client ~= client or tells_by == 'S' then
+    local channel = one_counter and string.sub(fence_key, 1, -6) .. 'push:'
+      or string.match(caller, '^%S+ %d+ (.*)$')
+    if tells_by ~= '-' then
+      redis.pcall(tells_by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. next_client, news)
+    end
     news = ''
   end
 end

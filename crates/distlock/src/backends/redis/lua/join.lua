@@ -7,9 +7,9 @@
 --          too.
 if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
   joined = true
-  local text = stem .. now_text .. '\n\n' .. floor
-  local sum, worth = summand(client, joins, upto)
-  call('ZADD', places, 0, 'c:' .. client .. ':' .. joins)
+  local text = stem .. now_text .. '\n' .. upto .. '\n' .. floor
+  local sum, worth, second = summand(client, joins, upto)
+  call('ZADD', places, '0', 'c:' .. client .. ':' .. joins)
   if call('ZADD', clients, 'GT', now + place .. '', client) == 1 then
     call('HSET', details, joins, text, '~o', order_of(ask), sum, worth)
   else
@@ -18,10 +18,14 @@ if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
     redis.pcall('HINCRBY', details, sum, settled and worth - leaving_worth or worth)
   end
   -- A line that somebody keeps alive lasts long enough for most who join it. One that is new has
-  -- no end yet, which is -1 here.
-  if call('PTTL', queue_x) < place + SLACK / 2 then
+  -- no end yet, which is -1 here. Whoever leaves it in the second of its own joining has just seen
+  -- to that.
+  if not (settled and time[1] == second and place - SLACK / 4 < 0)
+    and call('PTTL', queue_x) < place + SLACK / 2 then
+    local ends = now + place + SLACK .. ''
     for _, key in ipairs({ queue_x, clients, places, details }) do
-      outlive(key, now + place)
+      call('PEXPIREAT', key, ends, 'NX')
+      call('PEXPIREAT', key, ends, 'GT')
     end
   end
 end

@@ -22,6 +22,23 @@ local now_us, max = number(now_us_text), math.max
 local GRAVES_MAX = 10000
 local SLICE = 500 -- unpack breaks at about 8000
 
+-- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
+-- whoever comes by in time removes it piece by piece, with all that belongs to it.
+local function outlive(key, until_)
+  local ends = until_ + SLACK .. ''
+  redis.call('PEXPIREAT', key, ends, 'NX')
+  redis.call('PEXPIREAT', key, ends, 'GT')
+end
+
+local function push(to, text)
+  if tells_by ~= '-' then
+    local channel = one_counter and string.sub(fence_key, 1, -6) .. 'push:'
+      or string.match(caller, '^%S+ %d+ (.*)$')
+    -- Denied or not, the grant stands: the waiter's next heartbeat tells.
+    redis.pcall(tells_by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
+  end
+end
+
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
 
 -- '..' and tostring print 14 digits only; fences have up to 16.
@@ -311,7 +328,7 @@ end
 
 -- The place that the order serves next, and its ticket.
 local function first(order)
-  local x = call('ZRANGE', queue_x, 0, 0, 'WITHSCORES')
+  local x = call('ZRANGE', queue_x, '0', '0', 'WITHSCORES')
   local s = call('ZRANGE', queue_s, 0, 0, 'WITHSCORES')
   local shared_first = s[1]
     and (not x[1] or order == '2' or (order == '0' and number(s[2]) < number(x[2])))
@@ -405,7 +422,7 @@ local function hear_client(until_)
 end
 
 local function join_client(h, ticket)
-  call('ZADD', places, 0, 'c:' .. client .. ':' .. h.id)
+  call('ZADD', places, '0', 'c:' .. client .. ':' .. h.id)
   local sum, number_ = summand(client, h.id, whole(ticket))
   -- A sum too large for the server stays as it is: wrong, and glance.lua takes it for nothing else.
   redis.pcall('HINCRBY', details, sum, number_)

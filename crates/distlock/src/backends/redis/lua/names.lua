@@ -9,8 +9,8 @@
 --
 -- They are few because each of them costs the server more than most lines of a script do. So what
 -- is usual is not said but stands here: how long, in ms, a counter that keys share lives on, and
--- the ttl, the place and the most waiters that most ask for.
-local LIFE, TTL, WAIT = '31622400000', '30000', '4000 1000000'
+-- the ttl, the place in ms and the most waiters that most ask for.
+local LIFE, TTL, PLACE, MOST = '31622400000', '30000', '4000', 1000000
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local main, fence_key, one_counter = KEYS[1], KEYS[2], not KEYS[3]
 local id, caller = ARGV[1], ARGV[2]
@@ -18,9 +18,9 @@ local id, caller = ARGV[1], ARGV[2]
 -- What the files of a script leave for those behind them; each says what it needs and what it
 -- leaves. They are written one behind the other instead of as functions because to define a
 -- function costs more than what most of them do.
-local ask, ttl, wait, floor
+local ask, ttl, place, most, floor
 local mine, stem, nobody_buried
 local next_claim, next_ticket, next_ask, next_client, next_floor, next_ends
 local wanted, and_next, taken, upto
-local joins, place, joined
+local joins, joined
 local leaving_sum, leaving_worth, settled, news

@@ -6,24 +6,29 @@
 -- Leaves   next_claim, unless nobody is next or it is not as usual; of that one next_ticket,
 --          next_ask, next_client, next_floor, next_ends, when its lease ends, and as leaving_sum
 --          and leaving_worth what summand says of the place that it leaves.
-stem = ask and stem_of(ask)
-local head = mine and call('ZRANGE', queue_x, 0, 0, 'WITHSCORES') or {}
-local oldest = head[1] and call('ZRANGE', clients, 0, 0, 'WITHSCORES') or {}
+local head = mine and call('ZRANGE', queue_x, '0', '0')[1]
+local oldest = head and call('ZRANGE', clients, '0', '0', 'WITHSCORES') or {}
+local ends = oldest[2] and plain(oldest[2]) or ''
 
-if oldest[1] and number(oldest[2]) > now then
-  local found = call('HMGET', details, head[1], '~s', nobody_buried and '~x' or '~s')
+if #ends == #now_text and ends > now_text then
+  local found = call('HMGET', details, head, '~s', nobody_buried and '~x' or '~s')
   local text, reentry = found[1] or '', ''
-  if stem and string.find(text, stem, 1, true) == 1 and string.sub(text, -2) == '\n\n' then
-    next_ask, next_client, next_floor = ask, client, ''
+  -- Behind the stem of one that is just like it are 13 digits and 16 digits, a line each.
+  if stem and string.find(text, stem, 1, true) == 1 and #text == #stem + 31
+    and string.sub(text, -1) == '\n' then
+    next_ask, next_client, next_ticket, next_floor = ask, client, string.sub(text, -17, -2), ''
   else
-    next_ask, next_client, reentry, next_floor = string.match(text,
-      '^([^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)\n%d+)\n%d+\n%d+\n\n(%d*)$')
+    next_ask, next_client, reentry, next_ticket, next_floor = string.match(text,
+      '^([^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n([^\n]*)\n%d+)\n%d+\n%d+\n(%d+)\n(%d*)$')
   end
   if next_client and reentry == '' and not (found[2] or found[3]) then
-    next_ends = next_client == oldest[1] and oldest[2] or call('ZSCORE', clients, next_client)
+    if next_client ~= oldest[1] then
+      ends = call('ZSCORE', clients, next_client)
+      ends = ends and plain(ends)
+    end
+    next_claim, next_ends = ends and head, ends
   end
-  if next_ends then
-    next_claim, next_ticket, next_ends = head[1], plain(head[2]), plain(next_ends)
+  if next_claim then
     leaving_sum, leaving_worth = summand(next_client, next_claim, next_ticket)
   end
 end

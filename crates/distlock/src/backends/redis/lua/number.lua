@@ -10,7 +10,12 @@
 taken = wanted == true and now_us_text or wanted
 upto = taken
 if taken then
-  upto = and_next and string.format('%.0f', taken + 1) or taken
+  if and_next then
+    -- Almost always only the last digit changes, and to write a number is slow.
+    local digit = string.byte(taken, -1)
+    upto = digit < 57 and string.sub(taken, 1, -2) .. string.char(digit + 1)
+      or string.format('%.0f', taken + 1)
+  end
   local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #taken and last < taken
   local second = wanted == true and time[1] or string.sub(taken, 1, -7)

@@ -6,4 +6,4 @@ elseif not joined then
   return id
 end
 return id .. '\n' .. joins .. '\nbusy\n' .. upto .. '\n' .. ahead .. '\n'
-  .. next_ends - now .. '\n' .. taken .. '\n' .. next_ask .. '\n' .. news
+  .. now_text .. '\n' .. next_ends .. '\n' .. taken .. '\n' .. next_ask .. '\n' .. news

@@ -4,7 +4,8 @@
 --          the moment since when, in microseconds, a line each. The first line is for people and
 --          foreign clients. A '+' at the end says that there may be claims in details; without it
 --          there are none.
--- details  owner, reason, order, client, group, reentry id, capacity, weight, since, fence, floor.
+-- details  owner, reason, order, client, group, reentry id, capacity, weight, since, the fence or, of
+--          somebody who waits, the ticket, and the floor of the fence.
 -- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
 --          it the client id. Where keys do not share a counter, then for how many ms it lives on,
 --          and the channels without the client id; otherwise those are called after the counter.
@@ -13,30 +14,20 @@ local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
 if not details then
   queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
 end
-local client = caller and string.sub(caller, 2, 33)
-  or string.match(ask, '^[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
-caller = caller or 'P' .. client
+local client, tells_by = caller and string.sub(caller, 2, 33), 'P'
+if caller then
+  tells_by = string.sub(caller, 1, 1)
+end
+if ask then
+  -- Most asks end like this, behind the client: no group, no thread of work, one at a time.
+  local plainly = string.sub(ask, -4) == '\n\n\n1'
+  stem = ask .. '\n' .. (plainly and '1' or string.match(ask, '%d+$', -10)) .. '\n'
+  client = client or plainly and string.sub(ask, -36, -5)
+    or string.match(ask, '^[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
+end
 local now_text = string.sub(now_us_text, 1, -4) -- '..' writes numbers as exactly as this one is
-local now = number(now_text)
+local now = now_text + 0 -- a text is read once by this, and twice by tonumber
 local SLACK = 60000
-
--- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
--- whoever comes by in time removes it piece by piece, with all that belongs to it.
-local function outlive(key, until_)
-  local ends = until_ + SLACK .. ''
-  redis.call('PEXPIREAT', key, ends, 'NX')
-  redis.call('PEXPIREAT', key, ends, 'GT')
-end
-
-local function push(to, text)
-  local by = string.sub(caller, 1, 1)
-  if by ~= '-' then
-    local channel = one_counter and string.sub(fence_key, 1, -6) .. 'push:'
-      or string.match(caller, '^%S+ %d+ (.*)$')
-    -- Denied or not, the grant stands: the waiter's next heartbeat tells.
-    redis.pcall(by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
-  end
-end
 
 -- The places of a client that were taken within one second are summed up under one name. So
 -- newcomers change the last sum only and those who enter mostly the first. What a place adds is as
@@ -44,18 +35,14 @@ end
 --
 -- Returns the name and the number, which is below 2^52 so that the server writes it as it is.
 local function summand(of, claim, ticket)
-  return '~' .. of .. ':' .. string.sub(ticket, 1, -7),
-    tonumber(string.sub(claim, -13), 16) - 2251799813685248 + tonumber(string.sub(ticket, -12))
+  local second = string.sub(ticket, 1, -7)
+  return '~' .. of .. ':' .. second,
+    tonumber(string.sub(claim, -13), 16) - 2251799813685248 + string.sub(ticket, -12), second
 end
 
 -- A score as a whole number. Servers from 7.2 on write one with many zeros with an exponent.
 local function plain(score)
   return string.find(score, 'e', 1, true) and string.format('%.0f', score) or score
-end
-
--- What the details of an ask for the whole capacity begin with.
-local function stem_of(ask)
-  return ask .. '\n' .. string.match(ask, '%d+$', -10) .. '\n' -- it has ten digits at most
 end
 
 -- The order that an ask is for, and its thread of work.
