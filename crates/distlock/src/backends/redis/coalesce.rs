@@ -145,7 +145,8 @@ impl Inner {
                 }
             },
         };
-        if memory.is_busy()
+        let leaving = memory.is_busy().then(|| self.riders.leave(&claim.key));
+        if leaving.is_some()
             && let Some(outcome) = Box::pin(self.relay(claim)).await?
         {
             return Ok(outcome);

@@ -44,7 +44,7 @@ impl Inner {
         let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
         let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
         self.riders.tell_all();
-        hearing.heard(news);
+        self.let_in(hearing, news, key, false).await;
         outcome
     }
 }

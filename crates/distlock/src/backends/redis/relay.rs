@@ -31,11 +31,32 @@ use crate::sync::lock;
 /// twice as long, and so on.
 const UNTOLD_MAX: Duration = Duration::from_millis(2);
 
+/// Whoever stays on offer for longer goes by himself: the call that he waits for may be one of a
+/// runtime that does not turn, or of a server that is far away.
+const STAY_MAX: Duration = Duration::from_millis(16);
+
 /// Those who would go along, by key, and those who did and have yet to be told.
 #[derive(Debug, Default)]
 pub(super) struct Riders {
-    on_offer: Mutex<HashMap<Key, Vec<Rider>, RandomState>>,
+    stops: Mutex<HashMap<Key, Stop, RandomState>>,
     untold: Mutex<Vec<(Reply, Reached)>>,
+}
+
+/// A key that somebody asks for or lets go of.
+#[derive(Debug, Default)]
+struct Stop {
+    on_offer: Vec<Rider>,
+    /// Calls under way that let go.
+    leaving: usize,
+}
+
+impl Stop {
+    /// Those who are on offer go by themselves.
+    fn send_off(&mut self) {
+        for rider in self.on_offer.drain(..) {
+            let _ = rider.reply.send(Ok(None));
+        }
+    }
 }
 
 /// What came of going along; none if he has to go by himself.
@@ -50,8 +71,27 @@ struct Rider {
 }
 
 impl Riders {
-    fn offer(&self, rider: Rider) {
-        lock(&self.on_offer).entry(rider.ask.claim.key.clone()).or_default().push(rider);
+    /// Somebody is on offer from now on. True if he may stay until a call that is under way has let
+    /// go. Whoever stayed before goes at once: one takes one along, and nobody overtakes.
+    fn offer(&self, rider: Rider) -> bool {
+        let mut stops = lock(&self.stops);
+        let stop = stops.entry(rider.ask.claim.key.clone()).or_default();
+        let may_stay = stop.leaving > 0;
+        if may_stay {
+            stop.send_off();
+        }
+        stop.on_offer.push(rider);
+        may_stay
+    }
+
+    fn is_anybody_on_offer(&self, key: &Key) -> bool {
+        lock(&self.stops).get(key).is_some_and(|stop| !stop.on_offer.is_empty())
+    }
+
+    /// A call lets go of a key until this is dropped.
+    pub(super) fn leave<'a>(&'a self, key: &'a Key) -> Leaving<'a> {
+        lock(&self.stops).entry(key.clone()).or_default().leaving += 1;
+        Leaving { riders: self, key }
     }
 
     /// The first who would go along, if he still wants to.
@@ -73,13 +113,32 @@ impl Riders {
     }
 
     fn remove(&self, key: &Key, which: impl Fn(&Rider) -> bool) -> Option<Rider> {
-        let mut on_offer = lock(&self.on_offer);
-        let riders = on_offer.get_mut(key)?;
-        let removed = riders.iter().position(which).map(|place| riders.remove(place));
-        if riders.is_empty() {
-            on_offer.remove(key);
+        let mut stops = lock(&self.stops);
+        let stop = stops.get_mut(key)?;
+        let removed = stop.on_offer.iter().position(which).map(|at| stop.on_offer.remove(at));
+        if stop.on_offer.is_empty() && stop.leaving == 0 {
+            stops.remove(key);
         }
         removed
+    }
+}
+
+/// A call that lets go is under way.
+pub(super) struct Leaving<'a> {
+    riders: &'a Riders,
+    key: &'a Key,
+}
+
+impl Drop for Leaving<'_> {
+    /// If it was the last, those who stayed on offer for it go by themselves.
+    fn drop(&mut self) {
+        let mut stops = lock(&self.riders.stops);
+        let Some(stop) = stops.get_mut(self.key) else { return };
+        stop.leaving -= 1;
+        if stop.leaving == 0 {
+            stop.send_off();
+            stops.remove(self.key);
+        }
     }
 }
 
@@ -113,19 +172,24 @@ impl Inner {
             return Ok(None);
         }
         let (reply, mut answer) = oneshot::channel();
-        self.riders.offer(Rider { ask: ask.clone(), reply });
+        let may_stay = self.riders.offer(Rider { ask: ask.clone(), reply });
         let mut offer = Offer { riders: &self.riders, claim: Some(&ask.claim) };
-        tokio::task::yield_now().await;
-        self.riders.tell_all();
-        if offer.end() {
-            return Ok(None);
+        if !may_stay {
+            tokio::task::yield_now().await;
+            self.riders.tell_all();
+            if offer.end() {
+                return Ok(None);
+            }
         }
         let told = async {
             let mut untold_max = UNTOLD_MAX;
             loop {
-                match tokio::time::timeout(untold_max, &mut answer).await {
-                    Ok(answer) => return answer,
-                    Err(_) => self.riders.tell_all(),
+                if let Ok(answer) = tokio::time::timeout(untold_max, &mut answer).await {
+                    return answer;
+                }
+                self.riders.tell_all();
+                if untold_max >= STAY_MAX && offer.end() {
+                    return Ok(Ok(None));
                 }
                 untold_max *= 2;
             }
@@ -150,14 +214,33 @@ impl Inner {
         };
         // Whoever is let in now may not even know that he had to wait.
         self.riders.tell_all();
+        let others_wait = matches!(&answer, Ok(Some(Answer::Busy(busy))) if busy.ahead > 0);
         if news.is_some() {
             lock(&self.riders.untold).push((reply, answer));
         } else {
             // Whoever has left meanwhile is cleaned up after as usual.
             let _ = reply.send(answer);
         }
-        hearing.heard(news);
+        self.let_in(hearing, news, &released.key, others_wait).await;
         outcome
+    }
+
+    /// Tells the one who was let in, if anybody was. He goes first if he can let go again without
+    /// the one who let him in: somebody else is on offer, or others wait in line. Then a hand-over
+    /// does not take as long as it takes that one to ask again.
+    pub(super) async fn let_in(
+        &self,
+        hearing: Hearing<'_>,
+        news: Option<Push>,
+        key: &Key,
+        others_wait: bool,
+    ) {
+        let goes_first = news.is_some() && (others_wait || self.riders.is_anybody_on_offer(key));
+        hearing.heard(news);
+        if goes_first {
+            tokio::task::yield_now().await;
+            self.riders.tell_all();
+        }
     }
 
     async fn call_for_both(&self, released: &Claim, ask: &Ask) -> Result<Option<Relayed>, Fault> {
