@@ -28,8 +28,8 @@ const DENIED_INSIDE: &str = "user executing the script can't run this command";
 pub(super) const NEEDED: &str = "the user needs +eval +evalsha +time +get +mget +set +append +del \
     +exists +pttl +pexpire +pexpireat +zadd +zrem +zscore +zmscore +zrange +zrangebyscore \
     +zrevrangebyscore +zrangebylex +zcard +zcount +zlexcount +zremrangebyscore \
-    +zremrangebyrank +hget +hset +hdel +hmget +hincrby +publish +spublish +subscribe \
-    +ssubscribe, \
+    +zremrangebyrank +hget +hset +hsetnx +hexists +hdel +hmget +hincrby +publish +spublish \
+    +subscribe +ssubscribe, \
     and for the journal +xadd +xtrim +xrange +xrevrange";
 
 /// Turns an error into a fault. `action` completes "could not …".

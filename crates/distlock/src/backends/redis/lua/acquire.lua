@@ -65,7 +65,6 @@ local function queue()
   end
   claim.fence = ticket
   call('HSET', details, id, pack(claim), '~o', claim.order)
-  call('ZADD', claim.exclusive and queue_x or queue_s, whole(ticket), id)
   say_more()
   join_client(claim, ticket)
   if claim.reentry ~= '' then
@@ -86,10 +85,11 @@ local function answer()
     extend_sharer(id, ttl)
     return reply('granted', whole(fence))
   end
-  local ticket = ticket_of(id)
+  local known = details_of(id)
+  local ticket = ticket_of(known)
   if ticket then
     if place then
-      hear(details_of(id), ticket, now + place)
+      hear(known, ticket, now + place)
     end
     return busy(ticket)
   end

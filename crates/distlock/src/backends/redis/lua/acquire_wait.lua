@@ -5,7 +5,7 @@ if joined and more == '' then
   call('APPEND', main, '+')
 end
 if joined
-  or (left >= 0 and not place and (ahead == 0 or not call('ZSCORE', queue_x, id))) then
+  or (left >= 0 and not place and (ahead == 0 or call('HEXISTS', details, id) == 0)) then
   return id .. '\nbusy\n' .. (taken or '') .. '\n' .. ahead .. '\n' .. left .. '\n' .. owner
     .. '\n' .. reason .. '\n' .. fence .. '\n' .. held_capacity .. '\n1\n' .. group .. '\n'
     .. now - string.sub(since, 1, -4) .. '\n' .. left

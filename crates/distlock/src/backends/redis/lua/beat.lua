@@ -15,16 +15,14 @@ local answers = reply(retry_after(), head and whole(head) or '')
 local waits = false
 
 for from = 4, #ARGV, SLICE do
-  local claims, names = {}, {}
+  local names = {}
   for i = from, math.min(from + SLICE - 1, #ARGV) do
-    claims[#claims + 1] = ARGV[i]
     names[#names + 1] = 'c:' .. client .. ':' .. ARGV[i]
   end
-  local mine = call('ZMSCORE', places, unpack(names))
-  local x = call('ZMSCORE', queue_x, unpack(claims))
-  local s = call('ZMSCORE', queue_s, unpack(claims))
-  for i in ipairs(claims) do
-    local ticket = mine[i] and (x[i] or s[i])
+  local x = call('ZMSCORE', queue_x, unpack(names))
+  local s = call('ZMSCORE', queue_s, unpack(names))
+  for i in ipairs(names) do
+    local ticket = x[i] or s[i]
     local count = ''
     if ticket and #ARGV - 3 <= COUNTED_MAX then
       count = ahead(order, x[i] and true or false, number(ticket))

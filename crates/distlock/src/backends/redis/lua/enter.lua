@@ -7,17 +7,18 @@
 --          then another one.
 news = ''
 if next_claim and (joined or not joins) then
-  local prefix = 'c:' .. next_client .. ':'
-  call('ZREM', queue_x, next_claim)
-  call('ZREM', places, prefix .. next_claim)
+  call('ZREM', queue_x, next_place)
+  call('ZREM', places, next_place)
   -- Without places a client's heartbeat means nothing here, nor the order without a queue.
   if settled or redis.pcall('HINCRBY', details, leaving_sum, -leaving_worth) ~= 0 then
     call('HDEL', details, next_claim)
-  elseif call('ZLEXCOUNT', places, '[' .. prefix, '[' .. prefix .. '\255') > 0 then
-    call('HDEL', details, next_claim, leaving_sum)
   else
-    call('ZREM', clients, next_client)
-    local order = call('EXISTS', places) == 0 and '~o' or leaving_sum
+    local prefix = '[c:' .. next_client .. ':'
+    local order = leaving_sum
+    if call('ZLEXCOUNT', places, prefix, prefix .. '\255') == 0 then
+      call('ZREM', clients, next_client)
+      order = call('EXISTS', places) == 0 and '~o' or leaving_sum
+    end
     call('HDEL', details, next_claim, leaving_sum, order)
   end
   call('SET', main, next_claim .. ' ' .. taken .. ' ' .. next_ask .. '\n' .. now_us_text .. '+',

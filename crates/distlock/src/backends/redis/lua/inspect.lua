@@ -50,7 +50,7 @@ local x, s, i, j = of(queue_x), of(queue_s), 1, 1
 while #waiting < most and (x[i] or s[j]) do
   local from_s = s[j]
     and (not x[i] or order == '2' or (order == '0' and number(s[j + 1]) < number(x[i + 1])))
-  local claim = from_s and s[j] or x[i]
+  local claim = string.sub(from_s and s[j] or x[i], -32)
   if from_s then
     j = j + 2
   else

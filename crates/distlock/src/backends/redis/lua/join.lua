@@ -5,16 +5,17 @@
 --          of whoever is about to leave, if anybody is.
 -- Leaves   joined, unless it is in line already. settled: the sum is right for the one who leaves,
 --          too.
-if joins and call('ZADD', queue_x, 'NX', upto, joins) == 1 then
+if joins and call('HSETNX', details, joins, stem .. now_text .. '\n' .. upto .. '\n' .. floor) == 1
+then
   joined = true
-  local text = stem .. now_text .. '\n' .. upto .. '\n' .. floor
+  local name = 'c:' .. client .. ':' .. joins
   local sum, worth, second = summand(client, joins, upto)
-  call('ZADD', places, '0', 'c:' .. client .. ':' .. joins)
+  call('ZADD', queue_x, upto, name)
+  call('ZADD', places, '0', name)
   if call('ZADD', clients, 'GT', now + place .. '', client) == 1 then
-    call('HSET', details, joins, text, '~o', order_of(ask), sum, worth)
+    call('HSET', details, '~o', order_of(ask), sum, worth)
   else
     settled = sum == leaving_sum
-    call('HSET', details, joins, text)
     redis.pcall('HINCRBY', details, sum, settled and worth - leaving_worth or worth)
   end
   -- A line that somebody keeps alive lasts long enough for most who join it. One that is new has

@@ -6,10 +6,12 @@
 --          A claim that was released but keeps the key goes by 'kept:<claim>', here as anywhere.
 -- sharers  zset claim -> end of lease. Beside an exclusive main: the other claims of its thread of
 --          work; main carries the one that ends last. They count only as long as main says so.
--- queues   zset claim -> ticket, one for exclusive and one for shared claims.
+-- queues   zset place -> ticket, one for exclusive and one for shared claims. A place is called
+--          'c:<client>:<claim>'. That is more than 64 bytes, so that a server keeps a short queue in
+--          sequence, too, instead of as a list that it searches from end to end.
 -- clients  zset client -> moment until which its places live.
--- places   zset of 'c:<client>:<claim>' and 'r:<reentry>:<claim>', all of score 0: who waits for
---          whom, found by prefix.
+-- places   zset of places and of 'r:<reentry>:<claim>', all of score 0: who waits for whom, found by
+--          prefix.
 -- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
 --          the queue, '~<client>:<number>' -> sum of what places of the client are worth
 --          (see texts.lua); one that is missing is zero. '~s' is there as long as somebody shares
@@ -270,13 +272,22 @@ local function purge_holders()
   end
 end
 
-local function ticket_of(claim)
-  return number(call('ZSCORE', queue_x, claim) or call('ZSCORE', queue_s, claim))
+local function place_of(h)
+  return 'c:' .. h.client .. ':' .. h.id
+end
+
+local function queue_of(h)
+  return h.exclusive and queue_x or queue_s
+end
+
+-- The ticket under which a claim waits; nothing if it does not.
+local function ticket_of(h)
+  return h and number(call('ZSCORE', queue_of(h), place_of(h)))
 end
 
 local function leave_queue(h)
-  call('ZREM', h.exclusive and queue_x or queue_s, h.id)
-  call('ZREM', places, 'c:' .. h.client .. ':' .. h.id, 'r:' .. h.reentry .. ':' .. h.id)
+  call('ZREM', queue_of(h), place_of(h))
+  call('ZREM', places, place_of(h), 'r:' .. h.reentry .. ':' .. h.id)
   if call('EXISTS', places) == 0 then
     call('HDEL', details, h.id, '~o')
   else
@@ -302,10 +313,10 @@ local function purge_waiters()
       repeat
         local left = places_of('c:' .. name .. ':', SLICE)
         for _, place in ipairs(left) do
-          local claim = string.sub(place, -32)
+          local h = details_of(string.sub(place, -32))
           -- All places of the client go, and with them its sums.
-          call('HDEL', details, (summand(name, claim, whole(ticket_of(claim) or 0))))
-          leave_queue(details_of(claim))
+          call('HDEL', details, (summand(name, h.id, whole(ticket_of(h) or 0))))
+          leave_queue(h)
         end
       until #left < SLICE
       call('ZREM', clients, name)
@@ -333,7 +344,7 @@ local function first(order)
   local shared_first = s[1]
     and (not x[1] or order == '2' or (order == '0' and number(s[2]) < number(x[2])))
   local chosen = shared_first and s or x
-  return chosen[1], number(chosen[2])
+  return chosen[1] and string.sub(chosen[1], -32), number(chosen[2])
 end
 
 -- Moves a waiter to the holders. Its lease is what is left of its place.
@@ -364,8 +375,8 @@ local function admit()
     if reentry ~= '' then
       -- The rest of the same thread of work is inside now, too.
       for _, place in ipairs(places_of('r:' .. reentry .. ':', -1)) do
-        local sibling = string.sub(place, -32)
-        enter(details_of(sibling), ticket_of(sibling), fence)
+        local sibling = details_of(string.sub(place, -32))
+        enter(sibling, ticket_of(sibling), fence)
       end
     end
     claim, ticket = first(order)
@@ -422,7 +433,8 @@ local function hear_client(until_)
 end
 
 local function join_client(h, ticket)
-  call('ZADD', places, '0', 'c:' .. client .. ':' .. h.id)
+  call('ZADD', queue_of(h), whole(ticket), place_of(h))
+  call('ZADD', places, '0', place_of(h))
   local sum, number_ = summand(client, h.id, whole(ticket))
   -- A sum too large for the server stays as it is: wrong, and glance.lua takes it for nothing else.
   redis.pcall('HINCRBY', details, sum, number_)
@@ -432,7 +444,8 @@ end
 local function hear(h, ticket, until_)
   if h.client ~= client then
     until_ = max(until_, number(call('ZSCORE', clients, h.client)))
-    call('ZREM', places, 'c:' .. h.client .. ':' .. h.id)
+    call('ZREM', queue_of(h), place_of(h))
+    call('ZREM', places, place_of(h))
     leave_client(h.client, h.id, ticket)
     h.client = client
     call('HSET', details, h.id, pack(h))

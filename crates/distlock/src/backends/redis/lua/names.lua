@@ -20,7 +20,7 @@ local id, caller = ARGV[1], ARGV[2]
 -- function costs more than what most of them do.
 local ask, ttl, place, most, floor
 local mine, stem, nobody_buried
-local next_claim, next_ticket, next_ask, next_client, next_floor, next_ends
+local next_claim, next_place, next_ticket, next_ask, next_client, next_floor, next_ends
 local wanted, and_next, taken, upto
 local joins, joined
 local leaving_sum, leaving_worth, settled, news

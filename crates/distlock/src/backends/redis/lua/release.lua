@@ -21,21 +21,20 @@ local function give_up()
   if grave > 0 then
     bury(id, now + grave)
   end
-  local ticket = ticket_of(id)
+  local h = details_of(id)
+  local ticket = ticket_of(h)
   if ticket then
-    local h = details_of(id)
     leave_queue(h)
     leave_client(h.client, id, ticket)
     return 'waiting'
   elseif held and held.id == id then
-    local h = held
+    h = held
     drop_main()
     if keep > 0 then
       keep_taken(h, now + keep)
     end
     return 'held'
   elseif call('ZSCORE', sharers, id) then
-    local h = details_of(id)
     drop_sharers({ id })
     if keep > 0 then
       keep_taken(h, now + keep)

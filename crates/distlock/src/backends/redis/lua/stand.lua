@@ -57,9 +57,9 @@ local function renew_sharer()
 end
 
 local function stand()
-  local ticket = ticket_of(id)
+  local h = details_of(id)
+  local ticket = ticket_of(h)
   if ticket then
-    local h = details_of(id)
     hear(h, ticket, now + span)
     return reply('waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after())
   elseif held and held.id == id then
