@@ -122,9 +122,9 @@ impl Bench {
     fn round(&self, kind: Kind, waiters: usize, span: Duration, url: &str) -> Round {
         let rtt = self.rtt(url);
         let contender = self.runtime.block_on(warm(kind, url));
-        let trace = Arc::new(Trace::default());
         let before = CommandStats::read(&self.server);
         let start = Instant::now();
+        let trace = Arc::new(Trace::new(start + span / 6, start + span));
         let tasks: Vec<_> = (0..waiters)
             .map(|task| {
                 let (contender, trace) = (contender.clone(), Arc::clone(&trace));
@@ -134,14 +134,13 @@ impl Bench {
         for task in tasks {
             self.runtime.block_on(task).expect("no task panics");
         }
-        let elapsed = start.elapsed().as_secs_f64();
         let sent = CommandStats::read(&self.server).sent_since(&before);
-        let mut seen = trace.0.lock().expect("no task panics");
+        let mut seen = trace.seen.lock().expect("no task panics");
         let changes = seen.latencies.len() as f64;
         Round {
-            changes_a_second: changes / elapsed,
+            changes_a_second: changes / (trace.until - trace.from).as_secs_f64(),
             p50: median(&mut seen.latencies),
-            commands_a_change: sent as f64 / changes,
+            commands_a_change: sent as f64 / seen.changes as f64,
             rtt: f64::midpoint(rtt, self.rtt(url)),
         }
     }
@@ -181,29 +180,43 @@ async fn warm(kind: Kind, url: &str) -> Contender {
     contender
 }
 
-/// Who held last, and how long it took to the next.
-#[derive(Default)]
-struct Trace(Mutex<Seen>);
+/// Who held last, and how long it took to the next, while all are there: neither when the queue
+/// forms nor when it ends.
+struct Trace {
+    from: Instant,
+    until: Instant,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Default)]
 struct Seen {
     released: Option<(usize, Instant)>,
+    /// Changes of owner in all.
+    changes: usize,
+    /// One for each of those that count.
     latencies: Vec<f64>,
 }
 
 impl Trace {
+    fn new(from: Instant, until: Instant) -> Self {
+        Self { from, until, seen: Mutex::default() }
+    }
+
     fn holding(&self, task: usize) {
         let now = Instant::now();
-        let mut seen = self.0.lock().expect("no task panics");
+        let mut seen = self.seen.lock().expect("no task panics");
         if let Some((last, released)) = seen.released
             && last != task
         {
-            seen.latencies.push(now.saturating_duration_since(released).as_secs_f64());
+            seen.changes += 1;
+            if (self.from..self.until).contains(&now) {
+                seen.latencies.push(now.saturating_duration_since(released).as_secs_f64());
+            }
         }
     }
 
     fn releasing(&self, task: usize) {
-        self.0.lock().expect("no task panics").released = Some((task, Instant::now()));
+        self.seen.lock().expect("no task panics").released = Some((task, Instant::now()));
     }
 }
 

@@ -20,12 +20,18 @@ const TTL: Duration = Duration::from_secs(3);
 const AT_ONCE: usize = 100;
 
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
-    let server = RedisServer::start();
-    let (ours, tasks) = held(&server, "distlock", effort, server::log_every_call);
+    // What a call takes is measured while nobody else is there, and what the two cost at one and
+    // the same time: a machine that is not alone is faster at one moment than at the next.
+    let alone = RedisServer::start();
+    let ours = Holding::start(&alone, "distlock", effort);
+    server::log_every_call(&alone);
+    let (_, tasks) = ours.end();
     let runtime = Flavor::CurrentThread.runtime();
-    let mut calls = runtime.block_on(server::script_calls_ms(&server.url()));
-    let server = RedisServer::start();
-    let (theirs, their_tasks) = held(&server, "distkit", effort, |_| ());
+    let mut calls = runtime.block_on(server::script_calls_ms(&alone.url()));
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let [ours, theirs] = [("distlock", &servers[0]), ("distkit", &servers[1])]
+        .map(|(contender, server)| Holding::start(server, contender, effort));
+    let [(ours, _), (theirs, their_tasks)] = Holding::end_both(ours, theirs);
     report.add("renew_client_cpu_s", ours);
     report.add("distkit_renew_client_cpu_s", theirs);
     report.add("renew_client_cpu_vs_distkit", ours / theirs);
@@ -35,24 +41,40 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
     report.add("renew_server_block_max_ms", quantile(&mut calls, 1.0));
 }
 
-/// CPU seconds and tasks of a process that holds the leases for a while.
-fn held(
-    server: &RedisServer,
-    contender: &str,
-    effort: Effort,
-    begin: impl FnOnce(&RedisServer),
-) -> (f64, f64) {
-    let (leases, span) = (LEASES.to_string(), effort.rest.as_millis().to_string());
-    let mut worker = Worker::start(&["renewal", contender, &server.url(), &leases, &span]);
-    worker.ready();
-    begin(server);
-    worker.go();
-    let output = worker.output();
-    let mut numbers = output.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
-    let mut next = || numbers.next().unwrap_or(f64::NAN);
-    let (cpu, tasks, kept) = (next(), next(), next());
-    assert!(kept >= LEASES as f64, "{contender} kept {kept} of {LEASES} leases");
-    (cpu, tasks)
+/// A process that has its leases, and is about to hold them for a while.
+struct Holding {
+    worker: Worker,
+    contender: &'static str,
+}
+
+impl Holding {
+    fn start(server: &RedisServer, contender: &'static str, effort: Effort) -> Self {
+        let (leases, span) = (LEASES.to_string(), effort.rest.as_millis().to_string());
+        let mut worker = Worker::start(&["renewal", contender, &server.url(), &leases, &span]);
+        worker.ready();
+        Self { worker, contender }
+    }
+
+    fn end(mut self) -> (f64, f64) {
+        self.worker.go();
+        self.spent()
+    }
+
+    fn end_both(mut one: Self, mut other: Self) -> [(f64, f64); 2] {
+        one.worker.go();
+        other.worker.go();
+        [one.spent(), other.spent()]
+    }
+
+    /// CPU seconds and tasks.
+    fn spent(self) -> (f64, f64) {
+        let output = self.worker.output();
+        let mut numbers = output.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+        let mut next = || numbers.next().unwrap_or(f64::NAN);
+        let (cpu, tasks, kept) = (next(), next(), next());
+        assert!(kept >= LEASES as f64, "{} kept {kept} of {LEASES} leases", self.contender);
+        (cpu, tasks)
+    }
 }
 
 /// The process that holds the leases: prints CPU seconds, tasks and how many are still held.

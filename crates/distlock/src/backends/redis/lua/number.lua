@@ -1,9 +1,9 @@
 -- Takes a number from the counter that both fences and tickets come from, if one is wanted.
 --
--- Needs    wanted: what it is at least, as a text, or true for the present. and_next: the one after
---          it is taken, too.
--- Leaves   taken, and upto: the last that is taken. Both are texts; those of one length compare as
---          numbers do.
+-- Needs    wanted: what it is at least, as a text, or true for the present. and_next: a second one
+--          is taken, too.
+-- Leaves   taken, and upto: the second one, if there is one. Both are texts; those of one length
+--          compare as numbers do.
 --
 -- Where all keys share a counter, its life begins anew with the first number of every second. All
 -- others of that second are behind the text of the second, which is what a number begins with.
@@ -11,10 +11,9 @@ taken = wanted == true and now_us_text or wanted
 upto = taken
 if taken then
   if and_next then
-    -- Almost always only the last digit changes, and to write a number is slow.
-    local digit = string.byte(taken, -1)
-    upto = digit < 57 and string.sub(taken, 1, -2) .. string.char(digit + 1)
-      or string.format('%.0f', taken + 1)
+    -- The last of these ten, unless it is taken: to write a number would be slow.
+    upto = string.sub(taken, 1, -2) .. '9'
+    upto = upto ~= taken and upto or string.format('%.0f', taken + 1)
   end
   local last = call('SET', fence_key, upto, 'KEEPTTL', 'GET')
   local behind = last and #last == #taken and last < taken
