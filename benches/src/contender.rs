@@ -17,9 +17,16 @@ pub(crate) const TTL: Duration = Duration::from_secs(30);
 pub(crate) const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
+const FENCED: &str = include_str!("fenced.lua");
+const FENCED_RELEASE: &str = include_str!("fenced_release.lua");
+
+/// The counter of all keys that are taken with a fence by hand.
+const COUNTER: &str = "by-hand";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Limit,
+    Fenced,
     Distlock,
     Rslock,
     Distkit,
@@ -27,14 +34,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Limit, Self::Distlock, Self::Rslock, Self::Distkit, Self::Redlock];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Limit, Self::Fenced, Self::Distlock, Self::Rslock, Self::Distkit, Self::Redlock];
 
     pub(crate) const PEERS: [Self; 3] = [Self::Rslock, Self::Distkit, Self::Redlock];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
+            Self::Fenced => "fenced",
             Self::Distlock => "distlock",
             Self::Rslock => "rslock",
             Self::Distkit => "distkit",
@@ -47,6 +55,7 @@ impl Kind {
 #[derive(Clone)]
 pub(crate) enum Contender {
     Limit { connection: MultiplexedConnection, hash: Arc<str> },
+    Fenced { connection: MultiplexedConnection, hashes: Arc<[String; 2]> },
     Distlock(Locks),
     Rslock(rslock::LockManager),
     Distkit(ConnectionManager),
@@ -60,6 +69,12 @@ impl Contender {
                 let mut connection = plain_connection(url).await;
                 let hash = load(&mut connection, COMPARE_AND_DELETE).await.into();
                 Self::Limit { connection, hash }
+            }
+            Kind::Fenced => {
+                let mut connection = plain_connection(url).await;
+                let acquire = load(&mut connection, FENCED).await;
+                let hashes = Arc::new([acquire, load(&mut connection, FENCED_RELEASE).await]);
+                Self::Fenced { connection, hashes }
             }
             Kind::Distlock => Self::Distlock(Locks::connect(url).expect("our own URL is valid")),
             Kind::Rslock => Self::Rslock(rslock::LockManager::new(vec![url])),
@@ -80,6 +95,11 @@ impl Contender {
                 hash: Arc::clone(hash),
                 key: key.to_owned(),
             },
+            Self::Fenced { connection, hashes } => Lock::Fenced {
+                connection: connection.clone(),
+                hashes: Arc::clone(hashes),
+                key: key.to_owned(),
+            },
             Self::Distlock(locks) => Lock::Distlock(locks.mutex(key).expect("a short key")),
             Self::Rslock(manager) => Lock::Rslock(manager.clone(), key.to_owned()),
             Self::Distkit(manager) => {
@@ -94,6 +114,7 @@ impl Contender {
 
 pub(crate) enum Lock {
     Limit { connection: MultiplexedConnection, hash: Arc<str>, key: String },
+    Fenced { connection: MultiplexedConnection, hashes: Arc<[String; 2]>, key: String },
     Distlock(distlock::Mutex),
     Rslock(rslock::LockManager, String),
     Distkit(Arc<distkit::lock::Mutex>),
@@ -117,6 +138,14 @@ impl Lock {
                 let token = next_token();
                 set_if_free(connection, key, &token).await.then_some(Held::Token(token))
             }
+            Self::Fenced { connection, hashes, key } => {
+                let token = next_token();
+                let mut cmd = redis::cmd("EVALSHA");
+                cmd.arg(&hashes[0]).arg(2).arg(&*key).arg(COUNTER);
+                cmd.arg(&token).arg(TTL.as_millis() as u64);
+                let fence = cmd.query_async::<Option<u64>>(connection).await;
+                matches!(fence, Ok(Some(_))).then_some(Held::Token(token))
+            }
             Self::Distlock(mutex) => mutex.lock().await.ok().map(Held::Distlock),
             Self::Rslock(manager, key) => {
                 manager.lock(key.as_bytes(), TTL).await.ok().map(Held::Rslock)
@@ -139,6 +168,11 @@ impl Lock {
             (Self::Limit { connection, hash, key }, Held::Token(token)) => {
                 let mut cmd = redis::cmd("EVALSHA");
                 cmd.arg(&**hash).arg(1).arg(&*key).arg(token);
+                cmd.query_async::<i64>(connection).await.is_ok()
+            }
+            (Self::Fenced { connection, hashes, key }, Held::Token(token)) => {
+                let mut cmd = redis::cmd("EVALSHA");
+                cmd.arg(&hashes[1]).arg(1).arg(&*key).arg(token);
                 cmd.query_async::<i64>(connection).await.is_ok()
             }
             (_, Held::Distlock(guard)) => guard.release().await.is_ok(),

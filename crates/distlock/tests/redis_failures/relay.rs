@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use distlock::Locks;
 use distlock_testkit::Rng;
 use distlock_testkit::servers::{Flow, RedisServer};
 use futures_util::future::join_all;
@@ -106,7 +107,7 @@ async fn those_who_leave_while_they_are_taken_along_leave_nothing_behind() {
 
 /// Many want one key; then one leaves and the next keeps the key. All others soon know that they
 /// wait.
-async fn many_and_then_nobody(locks: &distlock::Locks) {
+async fn many_and_then_nobody(locks: &Locks) {
     const CROWD: usize = 6;
     const CHANGES: usize = 50;
     let (held, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -145,4 +146,49 @@ async fn whoever_went_along_and_has_to_wait_hears_of_it_even_if_nobody_follows()
     for _ in 0..5 {
         many_and_then_nobody(&far).await;
     }
+}
+
+#[tokio::test]
+async fn whoever_waits_elsewhere_is_let_in_by_a_holder_that_knows_of_nobody() {
+    let server = RedisServer::start();
+    // Heartbeats are far apart. The counter is found by the name of a key, whatever that is.
+    let far = |o: distlock::Options| o.ttl(ms(60_000)).place(ms(60_000));
+    let url = format!("{}?namespace=a%3A%7Bb%7D%3A%7B", server.url());
+    let [here, there] = [(); 2].map(|()| Locks::connect(&url).unwrap().configure(far).unwrap());
+    let (held, next) = (lock(&here).await, wait(&there));
+    queued(&here, 1).await;
+    let (fence, released) = (held.fence(), Instant::now());
+    held.release().await.unwrap();
+    let (at, guard) = next.await.unwrap();
+    assert!(at.saturating_duration_since(released) < ms(5000), "only a heartbeat woke it");
+    assert!(guard.fence() > fence);
+    let (counter, last) = ("a:{b}:{:fence", guard.fence().to_string());
+    assert_eq!(server.command(&["GET", counter]).lines().nth(1), Some(last.as_str()));
+}
+
+/// A release that was sent by a runtime which does not turn any more holds up nobody.
+#[test]
+fn nobody_stays_on_offer_for_a_call_that_nobody_hears_the_end_of() {
+    let server = RedisServer::start();
+    let locks = patient(&server.url(), 10_000);
+    let here = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let there = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The connection lives here, and the key is known to be wanted by several.
+    let held = here.block_on(async {
+        let (first, second) = (lock(&locks).await, wait(&locks));
+        queued(&locks, 1).await;
+        first.release().await.unwrap();
+        second.await.unwrap().1
+    });
+    let mut release = Box::pin(held.release());
+    let sent = there.block_on(within(0, &mut release));
+    assert!(sent.is_none(), "it is answered already");
+    let asked = Instant::now();
+    let guard = here.block_on(async {
+        until("it has let go", ms(5000), async || number(&server, &["EXISTS", MAIN]) == 0).await;
+        lock(&locks).await
+    });
+    assert!(asked.elapsed() < ms(5000), "it took {:?}", asked.elapsed());
+    assert!(guard.is_held());
+    drop(release);
 }

@@ -145,6 +145,9 @@ impl Inner {
                 }
             },
         };
+        if !memory.is_busy() && self.is_usual_caller() {
+            return Box::pin(self.give_up_alone(claim)).await;
+        }
         let leaving = memory.is_busy().then(|| self.riders.leave(&claim.key));
         if leaving.is_some()
             && let Some(outcome) = Box::pin(self.relay(claim)).await?

@@ -60,6 +60,12 @@ impl Namespace {
         }
     }
 
+    /// The same, the main key alone: scripts find the fence counter of all keys by it, too.
+    pub(super) fn add_main_alone(&self, cmd: &mut Cmd, key: &Key) {
+        cmd.arg(1);
+        self.add_main(cmd, key);
+    }
+
     /// The key that foreign clients would see, and that excludes them.
     pub(super) fn main(&self, key: &Key) -> String {
         self.main_parts(key).concat()

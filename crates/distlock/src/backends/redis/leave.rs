@@ -3,7 +3,7 @@
 //! Another client hears of its grant by a push, this one by the answer to the release: a message
 //! less, and whoever let go and whoever is next go on side by side.
 
-use distlock_core::{Fault, How, Outcome, Push, Target};
+use distlock_core::{Claim, Fault, How, Outcome, Push, Target};
 use redis::Cmd;
 
 use super::link::Link;
@@ -46,5 +46,17 @@ impl Inner {
         self.riders.tell_all();
         self.let_in(hearing, news, key, false).await;
         outcome
+    }
+
+    /// The same for a claim on a key that nobody else of this client is known to want. The call is
+    /// as short as can be; should somebody wait all the same, he hears of it by a push.
+    pub(super) async fn give_up_alone(&self, claim: &Claim) -> Result<Outcome, Fault> {
+        let id = wire::hex(claim.id);
+        let fill = |cmd: &mut Cmd| {
+            self.namespace.add_main_alone(cmd, &claim.key);
+            cmd.arg(&id);
+        };
+        let value = self.link.eval("release", &RELEASE, &fill).await?;
+        self.read(wire::outcome(&id, &value)).map(|(outcome, _)| outcome)
     }
 }

@@ -202,10 +202,15 @@ impl Inner {
         }
     }
 
+    /// True if scripts need not be told who calls: they find all names by themselves, and clients
+    /// are told by PUBLISH.
+    fn is_usual_caller(&self) -> bool {
+        self.link.can_push() && self.namespace.fence_of_all().is_some()
+    }
+
     /// The same of somebody who asks: nothing if it is the usual caller, whom the ask names.
     fn unusual_caller(&self, ask: &Ask) -> Option<Cow<'_, str>> {
-        let usual = self.link.can_push() && self.namespace.fence_of_all().is_some();
-        (!usual).then(|| self.caller(&ask.claim.key, wire::longest(ask)))
+        (!self.is_usual_caller()).then(|| self.caller(&ask.claim.key, wire::longest(ask)))
     }
 
     async fn ask(&self, ask: &Ask) -> Result<Answer, Fault> {

@@ -5,6 +5,9 @@
 //! arrive together. So whoever asks for such a key lets all others go first and is on offer
 //! meanwhile.
 //!
+//! Whoever is let in goes first, if he can let go again without the one who let him in. That one
+//! asks while the next call is on its way, and stays on offer for the call after it.
+//!
 //! Only the usual case goes this way, see relay.lua. Otherwise both go by themselves.
 //!
 //! Of those two answers one is urgent: somebody has been let in, and all others wait for that one.
@@ -325,6 +328,8 @@ fn entered<'a>(
 
 #[cfg(test)]
 mod tests {
+    use distlock_core::ClaimId;
+
     use super::*;
 
     const RELEASED: &str = "0123456789abcdef0123456789abcdef";
@@ -333,6 +338,57 @@ mod tests {
 
     fn answered(lines: &[&str]) -> Result<Option<Relayed>, Fault> {
         relayed(RELEASED, ASKER, &Value::BulkString(lines.join("\n").into()))
+    }
+
+    type Heard = oneshot::Receiver<Reached>;
+
+    fn key() -> Key {
+        Key::new("k").unwrap()
+    }
+
+    /// Somebody who asks for the key, and where he hears.
+    fn rider() -> (Rider, Heard) {
+        let claim = Claim::new(key(), ClaimId::random().unwrap());
+        let ask = Ask::new(claim, Label::new("owner", "me").unwrap(), Duration::from_secs(1));
+        let (reply, heard) = oneshot::channel();
+        (Rider { ask, reply }, heard)
+    }
+
+    fn goes_by_himself(heard: &mut Heard) -> bool {
+        matches!(heard.try_recv(), Ok(Ok(None)))
+    }
+
+    #[test]
+    fn one_stays_on_offer_while_somebody_lets_go_and_the_one_before_goes() {
+        let (riders, key) = (Riders::default(), key());
+        let leaving = riders.leave(&key);
+        let ((first, mut first_heard), (second, mut second_heard)) = (rider(), rider());
+        let second_id = second.ask.claim.id;
+        assert!(riders.offer(first));
+        assert!(riders.offer(second));
+        assert!(goes_by_himself(&mut first_heard), "nobody overtakes him");
+        assert_eq!(riders.take(&key).map(|rider| rider.ask.claim.id), Some(second_id));
+        drop(leaving);
+        assert!(!goes_by_himself(&mut second_heard), "he was taken along");
+        assert!(lock(&riders.stops).is_empty());
+    }
+
+    #[test]
+    fn nobody_stays_on_offer_when_the_last_call_that_lets_go_is_over() {
+        let (riders, key) = (Riders::default(), key());
+        let (one, other) = (riders.leave(&key), riders.leave(&key));
+        let (stays, mut heard) = rider();
+        assert!(riders.offer(stays));
+        drop(one);
+        assert!(!goes_by_himself(&mut heard), "the other one may take him along");
+        drop(other);
+        assert!(goes_by_himself(&mut heard));
+        assert!(lock(&riders.stops).is_empty());
+        let (late, _heard) = rider();
+        let claim = late.ask.claim.clone();
+        assert!(!riders.offer(late), "nobody lets go");
+        assert!(riders.withdraw(&claim));
+        assert!(lock(&riders.stops).is_empty());
     }
 
     #[test]

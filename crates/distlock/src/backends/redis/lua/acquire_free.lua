@@ -7,18 +7,18 @@
 --       the claim id of the witness: a claim that must hold, or the server has forgotten what it
 --       promised.
 -- Leaves ask, ttl, place, most, caller, floor, and wanted if it is so.
-ask, ttl, place, most, caller = ARGV[2], ARGV[3] or TTL, PLACE, MOST, ARGV[5]
+ask, ttl, place, most, caller = ARGV[2], TTL, PLACE, MOST, nil
 local weight = ''
 floor = ''
 
-if ARGV[4] then
-  place, most = string.match(ARGV[4], '^(%d+) (%d+)$')
-end
-
-if caller then
-  weight, floor = ARGV[6] or '', ARGV[7] or ''
-  if caller == '' then
-    caller = nil
+if ARGV[3] then
+  ttl, caller = ARGV[3], ARGV[5]
+  if ARGV[4] then
+    place, most = string.match(ARGV[4], '^(%d+) (%d+)$')
+  end
+  if caller then
+    weight, floor = ARGV[6] or '', ARGV[7] or ''
+    caller = caller ~= '' and caller or nil
   end
   if ARGV[8] then
     local seen = redis.pcall('GET', ARGV[8])

@@ -3,7 +3,7 @@
 -- KEYS  1 main, 2 fence, 3 sharers, 4 exclusive queue, 5 shared queue, 6 clients, 7 places,
 --       8 details, 9 graves. All but the fence carry one hash tag; on a cluster the fence does,
 --       too. From 3 on they may be left out: then they are called after main, and all keys of the
---       namespace share the one counter.
+--       namespace share the one counter. So may the fence, where only a claim id is told.
 -- ARGV  1 claim id, 2 the caller as in texts.lua; those who ask name theirs later, or not at all.
 --       The rest is each script's own.
 --

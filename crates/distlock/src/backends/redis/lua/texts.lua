@@ -9,7 +9,8 @@
 -- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
 --          it the client id. Where keys do not share a counter, then for how many ms it lives on,
 --          and the channels without the client id; otherwise those are called after the counter.
---          There, who asks and tells by PUBLISH need not say so: the ask names the client.
+--          There, who asks and tells by PUBLISH need not say so: the ask names the client. Nor does
+--          who lets go and knows of nobody who waits: then every client is told by PUBLISH.
 local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
 if not details then
   queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
@@ -18,6 +19,7 @@ local client, tells_by = caller and string.sub(caller, 2, 33), 'P'
 if caller then
   tells_by = string.sub(caller, 1, 1)
 end
+fence_key = fence_key or string.match(main, '^(.*):{') .. ':fence' -- no '{' is in a key
 if ask then
   -- Most asks end like this, behind the client: no group, no thread of work, one at a time.
   local plainly = string.sub(ask, -4) == '\n\n\n1'
