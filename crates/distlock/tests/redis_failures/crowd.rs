@@ -69,6 +69,20 @@ async fn f35_a_crowd_whose_queue_was_deleted_is_told_and_queues_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f35_a_crowd_of_which_the_details_were_deleted_is_told_and_queues_again() {
+    let server = RedisServer::start();
+    let (a, b) = (locks(&server.url()), patient(&server.url(), 5000));
+    let held = lock(&a).await;
+    let mut crowd = crowd(&b).await;
+    server.command(&["DEL", &format!("{MAIN}:d")]);
+    held.release().await.unwrap();
+    while let Some(done) = tokio::time::timeout(ms(20_000), crowd.join_next()).await.unwrap() {
+        done.unwrap();
+    }
+    assert!(b.stats().places_lost > 0, "nobody was told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_hears_of_its_turn_by_a_heartbeat_if_pushes_are_lost() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), patient(&server.url(), 5000));

@@ -11,9 +11,10 @@
 
 use std::future::poll_fn;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use foldhash::fast::RandomState;
@@ -32,6 +33,9 @@ const MEMORIES: usize = 1024;
 
 /// How often in a row a key has to be free before it counts as wanted by one alone again.
 const BUSY_FOR: u8 = 8;
+
+/// A hold that was over so soon was quick: whoever held it has hardly done anything else.
+const QUICK_MAX: Duration = Duration::from_micros(500);
 
 /// The calls under way and those who wait for the next.
 #[derive(Debug)]
@@ -67,24 +71,47 @@ impl Together {
     }
 
     /// What is remembered of a key.
-    fn memory(&self, key: &Key) -> &Memory {
+    pub(super) fn memory(&self, key: &Key) -> &Memory {
         &self.memories[self.hasher.hash_one(key) as usize % MEMORIES]
     }
 }
 
-/// Whether several wanted a key of late, and for how much longer that is remembered.
+/// What happened at a key of late. Several may write at once: whoever is last is as right as the
+/// others.
 #[derive(Debug, Default)]
-struct Memory(AtomicU8);
+pub(super) struct Memory {
+    /// For how much longer it is remembered that several wanted it.
+    busy: AtomicU8,
+    /// When somebody here was last let in by somebody here and has not let go since.
+    let_in: Mutex<Option<Instant>>,
+    /// The last hold that began in that way was over soon.
+    quick: AtomicBool,
+}
 
 impl Memory {
     fn is_busy(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+        self.busy.load(Ordering::Relaxed) > 0
     }
 
     fn note(&self, busy: bool) {
-        let before = self.0.load(Ordering::Relaxed);
-        // Several may write at once: whoever is last is as right as the others.
-        self.0.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
+        let before = self.busy.load(Ordering::Relaxed);
+        self.busy.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
+    }
+
+    /// Somebody is let in now. True if those before him were quick to let go.
+    pub(super) fn lets_in(&self) -> bool {
+        *lock(&self.let_in) = Some(Instant::now());
+        self.is_quick()
+    }
+
+    /// Somebody lets go now.
+    fn lets_go(&self) {
+        let quick = lock(&self.let_in).take().is_some_and(|since| since.elapsed() < QUICK_MAX);
+        self.quick.store(quick, Ordering::Relaxed);
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick.load(Ordering::Relaxed)
     }
 }
 
@@ -108,13 +135,18 @@ impl Inner {
                 None => None,
             },
         };
-        if memory.is_busy() {
+        let flight = if memory.is_busy() {
+            // Nobody waits for a call that is not on its way yet.
+            drop(flight);
             // Whoever lets go of it goes first: many wait for that, and nobody for this.
-            if let Some(answer) = Box::pin(self.ride(ask)).await? {
+            if let Some(answer) = Box::pin(self.ride(ask, memory.is_quick())).await? {
                 memory.note(matches!(&answer, Answer::Busy(_)));
                 return Ok(answer);
             }
-        }
+            None
+        } else {
+            flight
+        };
         // Boxed, so that those who go together do not carry it along.
         let answer = Box::pin(self.ask(ask)).await;
         drop(flight);
@@ -148,6 +180,7 @@ impl Inner {
         if !memory.is_busy() && self.is_usual_caller() {
             return Box::pin(self.give_up_alone(claim)).await;
         }
+        memory.lets_go();
         let leaving = memory.is_busy().then(|| self.riders.leave(&claim.key));
         if leaving.is_some()
             && let Some(outcome) = Box::pin(self.relay(claim)).await?

@@ -31,12 +31,9 @@ use super::{Inner, wire};
 use crate::sync::lock;
 
 /// After so long, whoever went along and has not heard anything sees to it himself; then after
-/// twice as long, and so on.
+/// twice as long, and so on. Whoever stays on offer for as long goes by himself: the call that he
+/// waits for may be one of a runtime that does not turn, or of a server that is far away.
 const UNTOLD_MAX: Duration = Duration::from_millis(2);
-
-/// Whoever stays on offer for longer goes by himself: the call that he waits for may be one of a
-/// runtime that does not turn, or of a server that is far away.
-const STAY_MAX: Duration = Duration::from_millis(16);
 
 /// Those who would go along, by key, and those who did and have yet to be told.
 #[derive(Debug, Default)]
@@ -53,15 +50,6 @@ struct Stop {
     leaving: usize,
 }
 
-impl Stop {
-    /// Those who are on offer go by themselves.
-    fn send_off(&mut self) {
-        for rider in self.on_offer.drain(..) {
-            let _ = rider.reply.send(Ok(None));
-        }
-    }
-}
-
 /// What came of going along; none if he has to go by himself.
 type Reached = Result<Option<Answer>, Fault>;
 type Reply = oneshot::Sender<Reached>;
@@ -74,17 +62,12 @@ struct Rider {
 }
 
 impl Riders {
-    /// Somebody is on offer from now on. True if he may stay until a call that is under way has let
-    /// go. Whoever stayed before goes at once: one takes one along, and nobody overtakes.
+    /// Somebody is on offer from now on. True if a call is under way that lets go of the key.
     fn offer(&self, rider: Rider) -> bool {
         let mut stops = lock(&self.stops);
         let stop = stops.entry(rider.ask.claim.key.clone()).or_default();
-        let may_stay = stop.leaving > 0;
-        if may_stay {
-            stop.send_off();
-        }
         stop.on_offer.push(rider);
-        may_stay
+        stop.leaving > 0
     }
 
     fn is_anybody_on_offer(&self, key: &Key) -> bool {
@@ -102,7 +85,7 @@ impl Riders {
         self.remove(key, |_| true).filter(|rider| !rider.reply.is_closed())
     }
 
-    /// Nobody takes this one along from now on. False if somebody has.
+    /// Nobody takes this one along from now on. False if somebody has, or he was sent off.
     fn withdraw(&self, claim: &Claim) -> bool {
         self.remove(&claim.key, |rider| rider.ask.claim.id == claim.id).is_some()
     }
@@ -138,9 +121,11 @@ impl Drop for Leaving<'_> {
         let mut stops = lock(&self.riders.stops);
         let Some(stop) = stops.get_mut(self.key) else { return };
         stop.leaving -= 1;
-        if stop.leaving == 0 {
-            stop.send_off();
-            stops.remove(self.key);
+        if stop.leaving > 0 {
+            return;
+        }
+        for rider in stops.remove(self.key).unwrap_or_default().on_offer {
+            let _ = rider.reply.send(Ok(None));
         }
     }
 }
@@ -153,7 +138,7 @@ struct Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// False if somebody has taken him along.
+    /// False if somebody has taken him along, or sent him off.
     fn end(&mut self) -> bool {
         self.claim.take().is_some_and(|claim| self.riders.withdraw(claim))
     }
@@ -168,16 +153,18 @@ impl Drop for Offer<'_> {
 impl Inner {
     /// Lets all others go first, and goes along if one of them lets go of the key. None if nobody
     /// did, or it came to nothing: then the ask goes by itself.
-    pub(super) async fn ride(&self, ask: &Ask) -> Result<Option<Answer>, Fault> {
+    ///
+    /// Where holds are quick, he stays on offer until a call that lets go is back.
+    pub(super) async fn ride(&self, ask: &Ask, quick: bool) -> Result<Option<Answer>, Fault> {
         let may_ride = ask.wait.is_some() && ask.reentry.is_none();
         if !may_ride || self.namespace.fence_of_all().is_none() {
             tokio::task::yield_now().await;
             return Ok(None);
         }
         let (reply, mut answer) = oneshot::channel();
-        let may_stay = self.riders.offer(Rider { ask: ask.clone(), reply });
+        let somebody_leaves = self.riders.offer(Rider { ask: ask.clone(), reply });
         let mut offer = Offer { riders: &self.riders, claim: Some(&ask.claim) };
-        if !may_stay {
+        if !(quick && somebody_leaves) {
             tokio::task::yield_now().await;
             self.riders.tell_all();
             if offer.end() {
@@ -191,7 +178,7 @@ impl Inner {
                     return answer;
                 }
                 self.riders.tell_all();
-                if untold_max >= STAY_MAX && offer.end() {
+                if offer.end() {
                     return Ok(Ok(None));
                 }
                 untold_max *= 2;
@@ -230,7 +217,8 @@ impl Inner {
 
     /// Tells the one who was let in, if anybody was. He goes first if he can let go again without
     /// the one who let him in: somebody else is on offer, or others wait in line. Then a hand-over
-    /// does not take as long as it takes that one to ask again.
+    /// does not take as long as it takes that one to ask again. That one cannot go on before this
+    /// thread is free, so it is done only where holds were quick of late.
     pub(super) async fn let_in(
         &self,
         hearing: Hearing<'_>,
@@ -238,7 +226,9 @@ impl Inner {
         key: &Key,
         others_wait: bool,
     ) {
-        let goes_first = news.is_some() && (others_wait || self.riders.is_anybody_on_offer(key));
+        let goes_first = news.is_some()
+            && self.together.memory(key).lets_in()
+            && (others_wait || self.riders.is_anybody_on_offer(key));
         hearing.heard(news);
         if goes_first {
             tokio::task::yield_now().await;
@@ -359,17 +349,17 @@ mod tests {
     }
 
     #[test]
-    fn one_stays_on_offer_while_somebody_lets_go_and_the_one_before_goes() {
+    fn the_first_on_offer_is_the_first_to_be_taken_along() {
         let (riders, key) = (Riders::default(), key());
         let leaving = riders.leave(&key);
         let ((first, mut first_heard), (second, mut second_heard)) = (rider(), rider());
-        let second_id = second.ask.claim.id;
+        let first_id = first.ask.claim.id;
         assert!(riders.offer(first));
         assert!(riders.offer(second));
-        assert!(goes_by_himself(&mut first_heard), "nobody overtakes him");
-        assert_eq!(riders.take(&key).map(|rider| rider.ask.claim.id), Some(second_id));
+        assert_eq!(riders.take(&key).map(|rider| rider.ask.claim.id), Some(first_id));
         drop(leaving);
-        assert!(!goes_by_himself(&mut second_heard), "he was taken along");
+        assert!(!goes_by_himself(&mut first_heard), "he was taken along");
+        assert!(goes_by_himself(&mut second_heard));
         assert!(lock(&riders.stops).is_empty());
     }
 

@@ -287,7 +287,7 @@ fn read_holder<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<Holder> 
 }
 
 /// Milliseconds, or none for a negative number.
-pub(super) fn span(text: &str) -> Option<Option<Duration>> {
+fn span(text: &str) -> Option<Option<Duration>> {
     let ms: i64 = text.parse().ok()?;
     Some(u64::try_from(ms).ok().map(Duration::from_millis))
 }

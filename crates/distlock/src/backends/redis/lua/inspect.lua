@@ -57,7 +57,7 @@ while #waiting < most and (x[i] or s[j]) do
     i = i + 2
   end
   local h = details_of(claim)
-  if number(call('ZSCORE', clients, h.client)) > now then
+  if h and (number(call('ZSCORE', clients, h.client)) or 0) > now then
     waiting[#waiting + 1] = {
       h.owner, h.reason, whole(h.weight), h.exclusive and 1 or 0, h.group, whole(now - h.since),
     }

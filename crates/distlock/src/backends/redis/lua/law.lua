@@ -7,11 +7,11 @@
 -- sharers  zset claim -> end of lease. Beside an exclusive main: the other claims of its thread of
 --          work; main carries the one that ends last. They count only as long as main says so.
 -- queues   zset place -> ticket, one for exclusive and one for shared claims. A place is called
---          'c:<client>:<claim>'. That is more than 64 bytes, so that a server keeps a short queue in
---          sequence, too, instead of as a list that it searches from end to end.
+--          'c:<client>:<claim>'. That is more than 64 bytes, so that a server keeps a short queue
+--          in sequence, too, instead of as a list that it searches from end to end.
 -- clients  zset client -> moment until which its places live.
--- places   zset of places and of 'r:<reentry>:<claim>', all of score 0: who waits for whom, found by
---          prefix.
+-- places   zset of places and of 'r:<reentry>:<claim>', all of score 0: who waits for whom, found
+--          by prefix.
 -- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
 --          the queue, '~<client>:<number>' -> sum of what places of the client are worth
 --          (see texts.lua); one that is missing is zero. '~s' is there as long as somebody shares
@@ -285,6 +285,14 @@ local function ticket_of(h)
   return h and number(call('ZSCORE', queue_of(h), place_of(h)))
 end
 
+-- A place of which nothing is known: a server that is short of memory, or an operator, has removed
+-- the details and left the rest. Its client hears that it is gone.
+local function forget(place)
+  call('ZREM', queue_x, place)
+  call('ZREM', queue_s, place)
+  call('ZREM', places, place)
+end
+
 local function leave_queue(h)
   call('ZREM', queue_of(h), place_of(h))
   call('ZREM', places, place_of(h), 'r:' .. h.reentry .. ':' .. h.id)
@@ -314,9 +322,13 @@ local function purge_waiters()
         local left = places_of('c:' .. name .. ':', SLICE)
         for _, place in ipairs(left) do
           local h = details_of(string.sub(place, -32))
-          -- All places of the client go, and with them its sums.
-          call('HDEL', details, (summand(name, h.id, whole(ticket_of(h) or 0))))
-          leave_queue(h)
+          if h then
+            -- All places of the client go, and with them its sums.
+            call('HDEL', details, (summand(name, h.id, whole(ticket_of(h) or 0))))
+            leave_queue(h)
+          else
+            forget(place)
+          end
         end
       until #left < SLICE
       call('ZREM', clients, name)
@@ -344,7 +356,7 @@ local function first(order)
   local shared_first = s[1]
     and (not x[1] or order == '2' or (order == '0' and number(s[2]) < number(x[2])))
   local chosen = shared_first and s or x
-  return chosen[1] and string.sub(chosen[1], -32), number(chosen[2])
+  return chosen[1], number(chosen[2])
 end
 
 -- Moves a waiter to the holders. Its lease is what is left of its place.
@@ -363,23 +375,27 @@ end
 
 local function admit()
   local order = order_now()
-  local claim, ticket = first(order)
-  while claim do
-    local h = details_of(claim)
-    if not fits(h) then
+  local place, ticket = first(order)
+  while place do
+    local h = details_of(string.sub(place, -32))
+    if h and not fits(h) then
       return
     end
-    local fence = mint(number(h.floor) or now_us)
-    local reentry = h.reentry
-    enter(h, ticket, fence)
-    if reentry ~= '' then
-      -- The rest of the same thread of work is inside now, too.
-      for _, place in ipairs(places_of('r:' .. reentry .. ':', -1)) do
-        local sibling = details_of(string.sub(place, -32))
-        enter(sibling, ticket_of(sibling), fence)
+    if h then
+      local fence = mint(number(h.floor) or now_us)
+      local reentry = h.reentry
+      enter(h, ticket, fence)
+      if reentry ~= '' then
+        -- The rest of the same thread of work is inside now, too.
+        for _, sibling in ipairs(places_of('r:' .. reentry .. ':', -1)) do
+          local other = details_of(string.sub(sibling, -32))
+          enter(other, ticket_of(other), fence)
+        end
       end
+    else
+      forget(place)
     end
-    claim, ticket = first(order)
+    place, ticket = first(order)
   end
 end
 

@@ -9,7 +9,7 @@
 --
 -- They are few because each of them costs the server more than most lines of a script do. So what
 -- is usual is not said but stands here: how long, in ms, a counter that keys share lives on, and
--- the ttl, the place in ms and the most waiters that most ask for.
+-- the ttl, the place in ms and, as a number, the most waiters that most ask for.
 local LIFE, TTL, PLACE, MOST = '31622400000', '30000', '4000', 1000000
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local main, fence_key, one_counter = KEYS[1], KEYS[2], not KEYS[3]

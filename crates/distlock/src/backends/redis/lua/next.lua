@@ -1,11 +1,11 @@
 -- Who is next in line where, as is usual, nobody shares or wants to, all who wait are alive, and
 -- the first of them belongs to no thread of work. Whatever is not so, the law decides.
 --
--- Needs    mine: the caller is the one who holds. nobody_buried: that must not be, either. ask, if
---          there is one: the next may be just like it.
+-- Needs    mine: the caller is the one who holds. nobody_buried: that must not be, either. ask and
+--          its stem, if there is one: the next may be just like it.
 -- Leaves   next_claim, unless nobody is next or it is not as usual; of that one next_place,
---          next_ticket, next_ask, next_client, next_floor, next_ends, when its lease ends, and as leaving_sum
---          and leaving_worth what summand says of the place that it leaves.
+--          next_ticket, next_ask, next_client, next_floor, next_ends, when its lease ends, and as
+--          leaving_sum and leaving_worth what summand says of the place that it leaves.
 local head = mine and call('ZRANGE', queue_x, '0', '0')[1]
 local oldest = head and call('ZRANGE', clients, '0', '0', 'WITHSCORES') or {}
 local ends = oldest[2] and plain(oldest[2]) or ''

@@ -4,13 +4,16 @@
 --          the moment since when, in microseconds, a line each. The first line is for people and
 --          foreign clients. A '+' at the end says that there may be claims in details; without it
 --          there are none.
--- details  owner, reason, order, client, group, reentry id, capacity, weight, since, the fence or, of
---          somebody who waits, the ticket, and the floor of the fence.
+-- details  owner, reason, order, client, group, reentry id, capacity, weight, since, the fence or,
+--          of somebody who waits, the ticket, and the floor of the fence.
 -- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
 --          it the client id. Where keys do not share a counter, then for how many ms it lives on,
 --          and the channels without the client id; otherwise those are called after the counter.
 --          There, who asks and tells by PUBLISH need not say so: the ask names the client. Nor does
 --          who lets go and knows of nobody who waits: then every client is told by PUBLISH.
+--
+-- Leaves   names for the keys; client and tells_by of the caller; of an ask its stem, which is what
+--          its details begin with; the present in milliseconds.
 local queue_x, clients, places, details = KEYS[4], KEYS[6], KEYS[7], KEYS[8]
 if not details then
   queue_x, clients, places, details = main .. ':qx', main .. ':c', main .. ':p', main .. ':d'
