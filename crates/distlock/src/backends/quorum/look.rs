@@ -81,7 +81,7 @@ pub(super) const EVEN: &str = "the quorum has an even number of nodes, which sur
                                failures than one node less: list an odd number";
 
 /// Free if most nodes say so; otherwise the view of the node that sees most, among those that most
-/// agree with.
+/// agree with, and has seen it for longest: one that was late knows of it since then only.
 fn seen_by_most(key: &Key, snapshots: &[Snapshot]) -> Snapshot {
     let free = snapshots.iter().filter(|seen| seen.is_free()).count();
     if free * 2 > snapshots.len() {
@@ -92,8 +92,41 @@ fn seen_by_most(key: &Key, snapshots: &[Snapshot]) -> Snapshot {
     };
     let agreeing =
         |one: &Snapshot| snapshots.iter().filter(|other| owners(other) == owners(one)).count();
-    let fence = |seen: &Snapshot| seen.holders.first().map(|holder| holder.fence);
+    let first =
+        |seen: &Snapshot| seen.holders.first().map(|holder| (holder.fence, holder.held_for));
     let most =
-        snapshots.iter().max_by_key(|seen| (seen.holders_total, agreeing(seen), fence(seen)));
+        snapshots.iter().max_by_key(|seen| (seen.holders_total, agreeing(seen), first(seen)));
     most.cloned().unwrap_or_else(|| Snapshot::free(key.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use distlock_core::{Holder, Label};
+
+    use super::*;
+
+    fn held_for(seconds: u64) -> Snapshot {
+        let holder = Holder {
+            owner: Label::new("owner", "me").unwrap(),
+            reason: None,
+            fence: 7,
+            weight: 1,
+            exclusive: true,
+            group: None,
+            held_for: Duration::from_secs(seconds),
+            expires_in: Some(Duration::from_secs(60 - seconds)),
+        };
+        let free = Snapshot::free(Key::new("k").unwrap());
+        Snapshot { holders: vec![holder], holders_total: 1, ..free }
+    }
+
+    #[test]
+    fn a_node_that_was_late_does_not_say_how_long_a_hold_lasts() {
+        for views in [[10, 10, 0], [0, 10, 10]] {
+            let seen = seen_by_most(&Key::new("k").unwrap(), &views.map(held_for));
+            assert_eq!(seen, held_for(10));
+        }
+    }
 }
