@@ -27,6 +27,7 @@ if next_claim and (joined or not joins) then
   if next_client ~= client or tells_by == 'S' then
     local channel = one_counter and string.sub(fence_key, 1, -6) .. 'push:'
       or string.match(caller, '^%S+ %d+ (.*)$')
+    -- As push does in law.lua, which is not there yet. Denied or not, the grant stands.
     if tells_by ~= '-' then
       redis.pcall(tells_by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. next_client, news)
     end

@@ -23,7 +23,7 @@ then
   -- to that.
   if not (settled and time[1] == second and place - SLACK / 4 < 0)
     and call('PTTL', queue_x) < place + SLACK / 2 then
-    local ends = now + place + SLACK .. ''
+    local ends = now + place + SLACK .. '' -- as outlive does in law.lua, which is not there yet
     for _, key in ipairs({ queue_x, clients, places, details }) do
       call('PEXPIREAT', key, ends, 'NX')
       call('PEXPIREAT', key, ends, 'GT')
