@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::contender::{Contender, Kind};
 use crate::place::{self, Placed};
-use crate::proxy;
+use crate::proxy::{self, HALF_A_MS};
 use crate::report::Report;
 use crate::round::{Echo, Effort, Flavor, median};
 use crate::server::CommandStats;
@@ -24,7 +24,6 @@ const ROUND_TRIPS: usize = 100;
 /// In how many turns a round is cut, with round trips before and after each: a machine that is not
 /// alone is faster at one moment than at the next, and what is compared should happen at the same.
 const TURNS: u32 = 5;
-const EACH_WAY: Duration = Duration::from_micros(500);
 
 /// What one round over a contended key showed.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +104,7 @@ impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
         let placed = place::apart(std::slice::from_ref(&server));
-        let far = format!("redis://127.0.0.1:{}/", proxy::start(server.port(), EACH_WAY));
+        let far = format!("redis://127.0.0.1:{}/", proxy::start(server.port(), HALF_A_MS));
         Self { server, runtime: Flavor::TwoWorkers.runtime(), far, _placed: placed }
     }
 

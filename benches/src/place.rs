@@ -39,7 +39,8 @@ fn set(cores: &[usize]) -> CpuSet {
     set
 }
 
-fn pid(server: &RedisServer) -> Pid {
+/// The process of a server.
+pub(crate) fn pid(server: &RedisServer) -> Pid {
     let info = server.command(&["INFO", "server"]);
     let id = info.lines().find_map(|line| line.trim().strip_prefix("process_id:"));
     id.and_then(|id| Pid::from_raw(id.parse().ok()?)).expect("a server knows its id")

@@ -6,6 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What makes a round trip of a millisecond.
+pub(crate) const HALF_A_MS: Duration = Duration::from_micros(500);
+
 /// Sleeping threads wake up late by about this; the rest of the delay is spun away.
 const LATE: Duration = Duration::from_micros(70);
 

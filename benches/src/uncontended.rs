@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::contender::{Contender, Kind};
 use crate::place;
+use crate::proxy::{self, HALF_A_MS};
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, median};
 use crate::server::{self, CommandStats};
@@ -28,16 +29,47 @@ fn turns(kind: Kind, tasks: usize) -> u32 {
 /// redlock opens a connection per call: more rounds would run out of ports.
 const REDLOCK_ROUNDS: usize = 2;
 
-/// Cycles per second by contender and number of tasks, a number a round.
-type Rates = BTreeMap<(Kind, usize), Vec<f64>>;
+/// What was done by contender and number of tasks, one entry a round.
+type Rounds = BTreeMap<(Kind, usize), Vec<Done>>;
+
+/// What was done in a while.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    cycles: u32,
+    took: Duration,
+    /// Seconds of CPU, of the client and of the server.
+    cpu: f64,
+}
+
+impl Done {
+    /// Cycles per second.
+    fn rate(self) -> f64 {
+        f64::from(self.cycles) / self.took.as_secs_f64()
+    }
+
+    /// Seconds of CPU per cycle.
+    fn cost(self) -> f64 {
+        self.cpu / f64::from(self.cycles)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            cycles: self.cycles + other.cycles,
+            took: self.took + other.took,
+            cpu: self.cpu + other.cpu,
+        }
+    }
+}
 
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
     let mut worst = f64::INFINITY;
     for flavor in [Flavor::TwoWorkers, Flavor::CurrentThread] {
-        let rates = rates(effort, flavor);
+        let rounds = rounds(effort, flavor, &Kind::ALL, &TASKS, RedisServer::port);
         for tasks in TASKS {
+            let costs = ratio(&rounds, Done::cost, [Kind::Distlock, Kind::Limit], tasks);
+            report.add(format!("uncontended_{tasks}_cpu_vs_limit{}", flavor.suffix()), costs);
             for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Limit) {
-                let ratio = ratio(&rates, kind, Kind::Limit, tasks);
+                let ratio = ratio(&rounds, Done::rate, [kind, Kind::Limit], tasks);
                 let peer = match kind {
                     Kind::Distlock => String::new(),
                     peer => format!("{}_", peer.name()),
@@ -49,75 +81,95 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
             }
         }
         if flavor == Flavor::TwoWorkers {
-            let ratio = ratio(&rates, Kind::Distlock, Kind::Rslock, 64);
+            let ratio = ratio(&rounds, Done::rate, [Kind::Distlock, Kind::Rslock], 64);
             report.add("uncontended_64_vs_rslock", ratio);
         }
     }
     report.add("uncontended_worst_vs_limit", worst);
+    // A server that answers too late to be looked out for.
+    let kinds = [Kind::Distlock, Kind::Limit];
+    let proxied = |server: &RedisServer| proxy::start(server.port(), HALF_A_MS);
+    let far = rounds(effort, Flavor::TwoWorkers, &kinds, &[1], proxied);
+    report.add("uncontended_1_vs_limit_1ms", ratio(&far, Done::rate, kinds, 1));
 }
 
-/// The median over the rounds of one contender's rate by another's of the same round.
-fn ratio(rates: &Rates, one: Kind, other: Kind, tasks: usize) -> f64 {
-    let (one, other) = (&rates[&(one, tasks)], &rates[&(other, tasks)]);
-    let mut ratios: Vec<_> = one.iter().zip(other).map(|(one, other)| one / other).collect();
+/// The median over the rounds of one contender's figure by another's of the same round.
+fn ratio(rounds: &Rounds, figure: fn(Done) -> f64, kinds: [Kind; 2], tasks: usize) -> f64 {
+    let [one, other] = kinds.map(|kind| rounds[&(kind, tasks)].iter().copied().map(figure));
+    let mut ratios: Vec<_> = one.zip(other).map(|(one, other)| one / other).collect();
     median(&mut ratios)
 }
 
-fn rates(effort: Effort, flavor: Flavor) -> Rates {
+/// Where a round takes place.
+#[derive(Clone, Copy)]
+struct Stage<'a> {
+    runtime: &'a Runtime,
+    /// Seconds of CPU that the server has used.
+    served: &'a dyn Fn() -> f64,
+}
+
+fn rounds(
+    effort: Effort,
+    flavor: Flavor,
+    kinds: &[Kind],
+    tasks: &[usize],
+    port: impl FnOnce(&RedisServer) -> u16,
+) -> Rounds {
     let server = RedisServer::start();
     let _placed = place::apart(std::slice::from_ref(&server));
-    let runtime = flavor.runtime();
+    let (runtime, served) = (flavor.runtime(), server::cpu_clock(&server));
+    let url = format!("redis://127.0.0.1:{}/", port(&server));
     let mut contenders = Vec::new();
-    for kind in Kind::ALL {
-        contenders.push((kind, runtime.block_on(Contender::connect(kind, &server.url()))));
+    for kind in kinds {
+        contenders.push((*kind, runtime.block_on(Contender::connect(*kind, &url))));
     }
-    let mut rates = Rates::new();
+    let mut rounds = Rounds::new();
     for round in 0..effort.rounds {
-        for tasks in TASKS {
-            for (kind, rate) in one_round(&runtime, &contenders, tasks, effort.span, round) {
-                rates.entry((kind, tasks)).or_default().push(rate);
+        for &tasks in tasks {
+            let stage = Stage { runtime: &runtime, served: &served };
+            for (kind, done) in one_round(stage, &contenders, tasks, effort.span, round) {
+                rounds.entry((kind, tasks)).or_default().push(done);
             }
         }
         // Whoever goes first one round goes last in the next.
         contenders.rotate_left(1);
     }
-    rates
+    rounds
 }
 
-/// Cycles per second of each, measured in turns.
+/// What each does, in turns.
 fn one_round(
-    runtime: &Runtime,
+    stage: Stage<'_>,
     contenders: &[(Kind, Contender)],
     tasks: usize,
     span: Duration,
     round: usize,
-) -> BTreeMap<Kind, f64> {
-    let mut sums: BTreeMap<Kind, (u32, Duration)> = BTreeMap::new();
+) -> BTreeMap<Kind, Done> {
+    let mut sums: BTreeMap<Kind, Done> = BTreeMap::new();
     for turn in 0..turns(Kind::Limit, tasks) {
         for (kind, contender) in contenders {
             let late = *kind == Kind::Redlock && round >= REDLOCK_ROUNDS;
             if late || turn >= turns(*kind, tasks) {
                 continue;
             }
-            let (done, took) = measured(runtime, contender, tasks, span / turns(*kind, tasks));
+            let done = measured(stage, contender, tasks, span / turns(*kind, tasks));
             let sum = sums.entry(*kind).or_default();
-            *sum = (sum.0 + done, sum.1 + took);
+            *sum = sum.and(done);
         }
     }
-    let rate = |(done, took): (u32, Duration)| f64::from(done) / took.as_secs_f64();
-    sums.into_iter().map(|(kind, sum)| (kind, rate(sum))).collect()
+    sums
 }
 
-/// How many cycles so many tasks do in about this time, and how long that took.
+/// What so many tasks do in about this time.
 fn measured(
-    runtime: &Runtime,
+    Stage { runtime, served }: Stage<'_>,
     contender: &Contender,
     tasks: usize,
     span: Duration,
-) -> (u32, Duration) {
+) -> Done {
     // The first cycle pays for connections and for scripts that are not known yet.
     runtime.block_on(cycles(contender.clone(), 0, Instant::now()));
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_seconds() + served());
     let handles: Vec<_> = (0..tasks)
         .map(|task| runtime.spawn(cycles(contender.clone(), task, start + span)))
         .collect();
@@ -125,7 +177,8 @@ fn measured(
     for handle in handles {
         done += runtime.block_on(handle).expect("no task panics");
     }
-    (done, start.elapsed())
+    let took = start.elapsed();
+    Done { cycles: done, took, cpu: cpu_seconds() + served() - cpu }
 }
 
 /// Takes and gives back one key until then, and at least once.

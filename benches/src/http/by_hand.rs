@@ -57,9 +57,6 @@ const ASK: &str = "http\n\n0\n0123456789abcdef0123456789abcdef\n\n\n1";
 
 const TTL_MS: u32 = 30_000;
 
-/// Who lets go: by what others are told, and the client id.
-const CALLER: &str = "P0123456789abcdef0123456789abcdef";
-
 #[derive(Clone)]
 struct ByHand {
     connection: MultiplexedConnection,
@@ -80,12 +77,9 @@ pub(super) async fn start(url: &str) -> SocketAddr {
     address
 }
 
-/// A call up to the arguments that are each script's own.
-fn call(hash: &str, key: &str, id: &str) -> redis::Cmd {
-    let mut cmd = redis::cmd("EVALSHA");
-    cmd.arg(hash).arg(2).arg(format!("by-hand:{{{key}}}")).arg("by-hand:fence");
-    cmd.arg(id);
-    cmd
+/// The main key of a lock.
+fn main_key(key: &str) -> String {
+    format!("by-hand:{{{key}}}")
 }
 
 async fn take(
@@ -93,8 +87,9 @@ async fn take(
     Path(key): Path<String>,
 ) -> Result<(StatusCode, Json<serde_json::Value>), StatusCode> {
     let id = ClaimId::random().map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?.reveal();
-    let mut cmd = call(&hand.acquire, &key, &id);
-    cmd.arg(ASK).arg(TTL_MS).arg("");
+    let mut cmd = redis::cmd("EVALSHA");
+    cmd.arg(&*hand.acquire).arg(2).arg(main_key(&key)).arg("by-hand:fence");
+    cmd.arg(&id).arg(ASK).arg(TTL_MS).arg("");
     let answer: Result<String, _> = cmd.query_async(&mut hand.connection).await;
     let answer = answer.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     let fence = answer.strip_prefix(&id).and_then(|rest| rest.strip_prefix("\ngranted\n"));
@@ -109,8 +104,8 @@ async fn give_back(
     headers: HeaderMap,
 ) -> StatusCode {
     let id = headers.get("lease-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let mut cmd = call(&hand.release, &key, id);
-    cmd.arg(CALLER);
+    let mut cmd = redis::cmd("EVALSHA");
+    cmd.arg(&*hand.release).arg(1).arg(main_key(&key)).arg(id);
     let answer: Result<String, _> = cmd.query_async(&mut hand.connection).await;
     match answer {
         Ok(held) if held == id => StatusCode::NO_CONTENT,

@@ -11,6 +11,7 @@
 
 use std::future::poll_fn;
 use std::hash::BuildHasher;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -281,7 +282,7 @@ impl Slot {
             return Ok(());
         };
         let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence);
-        let answer = inner.link.try_eval("send many", &MANY, &fill).await;
+        let answer = inner.lookout.wait(pin!(inner.link.try_eval("send many", &MANY, &fill))).await;
         let numbers = for_all("send many", answer).and_then(|value| match value {
             Some(value) => inner.read(wire::many(first, cabin.counts(), &value)),
             None => Ok(Vec::new()),

@@ -3,6 +3,8 @@
 //! Another client hears of its grant by a push, this one by the answer to the release: a message
 //! less, and whoever let go and whoever is next go on side by side.
 
+use std::pin::pin;
+
 use distlock_core::{Claim, Fault, How, Outcome, Push, Target};
 use redis::Cmd;
 
@@ -40,7 +42,8 @@ impl Inner {
         let (key, id) = (target.key(), wire::released_id(target));
         let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
         let hearing = Hearing::new(&self.link);
-        let answer = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await;
+        let call = self.law("release", &RELEASE, (key, &id), how.keep, &rest);
+        let answer = self.lookout.wait(pin!(call)).await;
         let answer = answer.and_then(|value| self.read(wire::outcome(&id, &value)));
         let (outcome, news) = answer.map_or_else(|fault| (Err(fault), None), |(o, n)| (Ok(o), n));
         self.riders.tell_all();
@@ -56,7 +59,7 @@ impl Inner {
             self.namespace.add_main_alone(cmd, &claim.key);
             cmd.arg(&id);
         };
-        let value = self.link.eval("release", &RELEASE, &fill).await?;
+        let value = self.lookout.wait(pin!(self.link.eval("release", &RELEASE, &fill))).await?;
         self.read(wire::outcome(&id, &value)).map(|(outcome, _)| outcome)
     }
 }

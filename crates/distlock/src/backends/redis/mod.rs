@@ -14,12 +14,14 @@ mod keys;
 mod leave;
 mod link;
 mod list;
+mod lookout;
 mod relay;
 mod script;
 mod survey;
 mod wire;
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,6 +38,7 @@ use self::coalesce::Together;
 use self::config::Config;
 use self::keys::Namespace;
 use self::link::Link;
+use self::lookout::Lookout;
 use self::relay::Riders;
 use self::script::{ACQUIRE, Fill, INSPECT, RENEW, STAND, Script};
 
@@ -50,6 +53,10 @@ const KEY_FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
 ///
 /// One value is one client of the server, with a connection of its own that is made with the first
 /// call and again after every failure.
+///
+/// Whoever takes or gives back a lock on a server that answers within a tenth of a millisecond stays
+/// awake for that long and yields to other tasks meanwhile: that is faster than to sleep. With
+/// servers further away nobody does.
 #[derive(Clone, Debug)]
 pub struct Redis {
     inner: Arc<Inner>,
@@ -64,6 +71,7 @@ struct Inner {
     push: PushBy,
     together: Together,
     riders: Riders,
+    lookout: Lookout,
 }
 
 /// Which channel a client listens to.
@@ -162,8 +170,16 @@ impl Redis {
             (PushBy::Client(caller), Some(own))
         };
         let link = Link::new(config, client.clone(), channel);
-        let (together, riders) = (Together::default(), Riders::default());
-        Ok(Self { inner: Arc::new(Inner { link, namespace, client, push, together, riders }) })
+        let inner = Inner {
+            link,
+            namespace,
+            client,
+            push,
+            together: Together::default(),
+            riders: Riders::default(),
+            lookout: Lookout::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 
@@ -223,7 +239,7 @@ impl Inner {
             cmd.arg(&id);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), witness);
         };
-        let value = self.link.eval("acquire", &ACQUIRE, &fill).await?;
+        let value = self.lookout.wait(pin!(self.link.eval("acquire", &ACQUIRE, &fill))).await?;
         self.read(wire::answer(&id, &value))
     }
 

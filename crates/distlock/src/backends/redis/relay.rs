@@ -16,6 +16,7 @@
 //! takes longer than what that thread would do.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -244,7 +245,7 @@ impl Inner {
             cmd.arg(&id).arg(&asker);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), None);
         };
-        let answer = self.link.try_eval("relay", &RELAY, &fill).await;
+        let answer = self.lookout.wait(pin!(self.link.try_eval("relay", &RELAY, &fill))).await;
         match for_all("relay", answer)? {
             Some(value) => self.read(relayed(&id, &asker, &value)),
             None => Ok(None),
