@@ -36,7 +36,7 @@ fn at_most_so_many_hold_at_once() {
 
 #[test]
 fn a_key_is_kept_for_at_least_as_long_as_asked() {
-    let locker = on(some());
+    let locker = on(&some());
     let started = Instant::now();
     locker.run("run --at-least 100s at-least -- true").code(0);
     assert!(started.elapsed() < Duration::from_secs(50), "distlock itself returns at once");
@@ -49,7 +49,7 @@ fn a_key_is_kept_for_at_least_as_long_as_asked() {
 #[test]
 fn a_command_that_holds_too_long_is_stopped() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     let script = "trap \"echo TERM > seen; exit 0\" TERM; sleep 100 & wait";
     let line = format!("run --max-hold 300ms max-hold -- sh -c '{script}'");
     locker.run(&line).code(124).says("SIGTERM");
@@ -65,7 +65,7 @@ fn a_command_that_holds_too_long_is_stopped() {
 #[test]
 fn owner_and_reason_are_shown_to_those_who_wait() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     let _holder = hold(&locker, &folder, "--owner deploy@ci-7 --reason 'release 1.9'", "shown");
     locker.run("run -w 100ms shown -- true").code(75).says("by deploy@ci-7 (release 1.9)");
     let seen = locker.run("status --json shown").json();
@@ -78,7 +78,7 @@ fn owner_and_reason_are_shown_to_those_who_wait() {
 #[test]
 fn a_report_tells_machines_how_it_went() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     let report = |line: &str| -> Value {
         locker.run(line);
         serde_json::from_str(&folder.read("report")).unwrap()
@@ -110,20 +110,20 @@ fn without_its_backend_a_command_runs_only_if_it_may() {
 
 #[test]
 fn chatter_can_be_had_and_be_spared() {
-    let locker = on(some());
+    let locker = on(&some());
     locker.run("run chatter -- true").quietly();
     locker.run("run -v chatter -- true").says("acquired chatter, fence").says("released chatter");
     locker.run("run -q -v chatter -- true").code(64);
     let folder = Folder::new();
-    let _holder = hold(&on(some()).inside(&folder), &folder, "", "chatter");
+    let _holder = hold(&on(&some()).inside(&folder), &folder, "", "chatter");
     locker.run("run -q -w 50ms chatter -- true").code(75).quietly();
     locker.run("run --progress none -w 50ms chatter -- true").code(75).says("could not acquire");
 }
 
 #[test]
 fn a_jitter_delays_no_longer_than_it_says() {
-    on(some()).run("run --jitter 50ms jitter -- echo ran").code(0).prints("ran");
-    let waiting = on(some()).start("run --jitter 1000h jitter -- echo ran");
+    on(&some()).run("run --jitter 50ms jitter -- echo ran").code(0).prints("ran");
+    let waiting = on(&some()).start("run --jitter 1000h jitter -- echo ran");
     std::thread::sleep(Duration::from_millis(300));
     waiting.signal(rustix::process::Signal::INT);
     waiting.end().code(130).prints("");
@@ -132,7 +132,7 @@ fn a_jitter_delays_no_longer_than_it_says() {
 #[test]
 fn a_lock_delay_counts_after_a_loss_and_not_after_a_release() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     locker.run("run --lock-delay 100s delayed -- true").code(0);
     locker.run("run -n delayed -- true").code(0);
     let flags = "--lock-delay 100s -t 2s --kill-after 1s";

@@ -24,16 +24,16 @@ fn a_script_holds_a_lease_over_several_commands() {
 
 #[test]
 fn a_lease_tells_machines_what_they_need() {
-    let lease = on(some()).run("acquire --json --owner me -t 9s told").code(0).json();
+    let lease = on(&some()).run("acquire --json --owner me -t 9s told").code(0).json();
     for (member, value) in [("key", "told"), ("owner", "me"), ("mode", "exclusive")] {
         assert_eq!(lease[member], value);
     }
     assert_eq!((&lease["ttlMs"], &lease["renewAfterMs"]), (&9_000.into(), &3_000.into()));
     assert!(lease["fence"].as_u64() > Some(0) && lease["leaseId"].is_string(), "{lease}");
-    let shared = on(some()).run("acquire --json -s shared-lease").code(0).json();
+    let shared = on(&some()).run("acquire --json -s shared-lease").code(0).json();
     assert_eq!(shared["mode"], "shared");
-    on(some()).run("acquire -n -s shared-lease").code(0);
-    on(some()).run("acquire -n shared-lease").code(75);
+    on(&some()).run("acquire -n -s shared-lease").code(0);
+    on(&some()).run("acquire -n shared-lease").code(75);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_shell_can_evaluate_a_lease_whatever_the_key() {
 #[test]
 fn a_token_file_is_for_its_owner_alone() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     let done = locker.run("acquire --token-file token in-file").code(0);
     assert!(done.stdout.trim().parse::<u64>().is_ok(), "only the fence: {}", done.stdout);
     let mode = std::fs::metadata(folder.path("token")).unwrap().permissions().mode();

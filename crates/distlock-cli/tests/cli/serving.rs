@@ -65,7 +65,7 @@ fn answer(mut stream: TcpStream) -> String {
 fn a_service_that_is_told_to_stop_sends_waiters_away_and_ends_with_success() {
     for signal in [Signal::TERM, Signal::INT] {
         let (folder, key) = (Folder::new(), format!("served-until-{}", signal.as_raw()));
-        let locker = on(some()).inside(&folder);
+        let locker = on(&some()).inside(&folder);
         let mut serving = Serving::start(&locker, &folder);
         let granted = answer(serving.ask(&key, 0));
         assert!(granted.starts_with("HTTP/1.1 201"), "{granted}");
@@ -88,5 +88,5 @@ fn a_service_that_is_told_to_stop_sends_waiters_away_and_ends_with_success() {
 
 #[test]
 fn an_address_that_others_can_reach_needs_tokens() {
-    on(some()).run("serve --listen 0.0.0.0:0").code(78).says("token");
+    on(&some()).run("serve --listen 0.0.0.0:0").code(78).says("token");
 }

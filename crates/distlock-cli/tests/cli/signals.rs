@@ -17,7 +17,7 @@ fn stubborn(locker: &Distlock, folder: &Folder, key: &str) -> Running {
 fn a_signal_is_passed_on_and_its_effect_passed_back() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let folder = Folder::new();
-        let locker = on(some()).inside(&folder);
+        let locker = on(&some()).inside(&folder);
         let key = format!("passed-on-{code}");
         let running = hold(&locker, &folder, "", &key);
         running.signal(signal);
@@ -30,7 +30,7 @@ fn a_signal_is_passed_on_and_its_effect_passed_back() {
 fn one_signal_is_a_request_and_a_second_an_order() {
     for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT")] {
         let folder = Folder::new();
-        let locker = on(some()).inside(&folder);
+        let locker = on(&some()).inside(&folder);
         let key = format!("twice-{name}");
         let mut running = stubborn(&locker, &folder, &key);
         running.signal(signal);
@@ -50,7 +50,7 @@ fn one_signal_is_a_request_and_a_second_an_order() {
 #[test]
 fn user_signals_pass_through_as_often_as_they_come() {
     let folder = Folder::new();
-    let locker = on(some()).inside(&folder);
+    let locker = on(&some()).inside(&folder);
     let script = "trap \"echo one >> seen\" USR1; echo $$ > child; while :; do sleep 0.05; done";
     let running = locker.start(&format!("run usr -- sh -c '{script}'"));
     until("the command runs", || folder.read("child").ends_with('\n'));

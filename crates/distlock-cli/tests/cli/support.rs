@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::OnceLock;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -313,8 +313,10 @@ pub(crate) fn rounds(few: usize, many: usize) -> usize {
     if std::env::var_os("DISTLOCK_SOAK").is_some() { many } else { few }
 }
 
-/// One server for tests that only need some store.
-pub(crate) fn some() -> &'static Store {
-    static STORE: OnceLock<Store> = OnceLock::new();
-    STORE.get_or_init(Store::sqlite)
+/// The same store all through a test that only needs some store. It goes with the test's thread.
+pub(crate) fn some() -> Rc<Store> {
+    thread_local! {
+        static STORE: Rc<Store> = Rc::new(Store::sqlite());
+    }
+    STORE.with(Rc::clone)
 }

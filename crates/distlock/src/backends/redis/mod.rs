@@ -54,8 +54,8 @@ const KEY_FENCE_LIFE_MS: u64 = 60 * 60 * 1000;
 /// One value is one client of the server, with a connection of its own that is made with the first
 /// call and again after every failure.
 ///
-/// Whoever takes or gives back a lock on a server that answers within a tenth of a millisecond stays
-/// awake for that long and yields to other tasks meanwhile: that is faster than to sleep. With
+/// Whoever takes or gives back a lock on a server that answers within a tenth of a millisecond
+/// stays awake for it and yields to other tasks meanwhile: that is faster than to sleep. With
 /// servers further away nobody does.
 #[derive(Clone, Debug)]
 pub struct Redis {
