@@ -12,7 +12,7 @@ use crate::observe::Wake;
 
 /// How many held claims go into one call, and share its fate. What a store does in one go is for
 /// its driver to bound.
-pub(super) const RENEWALS_MAX: usize = 500;
+pub(super) const RENEWALS_MAX: usize = 1_000;
 
 /// What became of a place in the queue.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use super::{Inner, PushBy, wire};
 /// How many holds one script renews. The server does nothing else meanwhile.
 const HOLDS_MAX: usize = 16;
 
-/// How many holds go out in one message, as so many scripts as it takes: between two of them the
-/// server may turn to others, but neither side has more to do for one message than for another.
-const MESSAGE_MAX: usize = 16 * HOLDS_MAX;
+/// How many holds go out in one message, as so many scripts as it takes: the server turns to others
+/// between them, but each side has to be woken once for them all.
+const MESSAGE_MAX: usize = 64 * HOLDS_MAX;
 
 type Hold<'a> = (usize, &'a Renewal);
 type Told = (usize, Result<Standing, Fault>);
