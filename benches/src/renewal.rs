@@ -8,6 +8,7 @@ use distlock::Locks;
 use distlock_testkit::servers::RedisServer;
 use tokio::runtime::Handle;
 
+use crate::place;
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, median, plain_connection, quantile};
 use crate::server;
@@ -26,9 +27,11 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
     // What a call takes is measured while nobody else is there, and what the two cost at one and
     // the same time: a machine that is not alone is faster at one moment than at the next.
     let alone = RedisServer::start();
+    let placed = place::apart(std::slice::from_ref(&alone));
     let ours = Holding::start(&alone, "distlock", effort);
     server::log_every_call(&alone);
     let (_, tasks) = ours.end();
+    drop(placed);
     let runtime = Flavor::CurrentThread.runtime();
     let mut calls = runtime.block_on(server::script_calls_ms(&alone.url()));
     let (mut costs, mut their_tasks) = ([vec![], vec![], vec![]], f64::NAN);
