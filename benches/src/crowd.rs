@@ -158,9 +158,10 @@ fn measure_idle(effort: Effort, report: &mut Report) {
     workers.iter_mut().for_each(Worker::ready);
     // Those who came last get into step with the others.
     std::thread::sleep(Duration::from_secs(2));
-    let (cpu, start) = (server::cpu_seconds(&server), Instant::now());
+    let served = server::cpu_clock(&server);
+    let (cpu, start) = (served(), Instant::now());
     std::thread::sleep(effort.rest);
-    let share = (server::cpu_seconds(&server) - cpu) / start.elapsed().as_secs_f64();
+    let share = (served() - cpu) / start.elapsed().as_secs_f64();
     workers.iter_mut().for_each(Worker::go);
     let waiting: f64 =
         workers.into_iter().filter_map(|w| w.output().trim().parse::<f64>().ok()).sum();

@@ -104,7 +104,7 @@ impl Bench {
     fn new() -> Self {
         let server = RedisServer::start();
         let placed = place::apart(std::slice::from_ref(&server));
-        let far = format!("redis://127.0.0.1:{}/", proxy::start(server.port(), HALF_A_MS));
+        let far = proxy::start(&server, HALF_A_MS);
         Self { server, runtime: Flavor::TwoWorkers.runtime(), far, _placed: placed }
     }
 

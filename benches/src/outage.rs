@@ -41,10 +41,7 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
 /// and how many failed.
 fn calls(effort: Effort, outage: Outage) -> (Vec<f64>, u32) {
     let mut servers: Vec<_> = (0..NODES).map(|_| RedisServer::start()).collect();
-    let far = |server: &RedisServer| {
-        format!("redis://127.0.0.1:{}/", proxy::start(server.port(), EACH_WAY))
-    };
-    let urls: Vec<_> = servers.iter().map(far).collect();
+    let urls: Vec<_> = servers.iter().map(|server| proxy::start(server, EACH_WAY)).collect();
     let runtime = Flavor::TwoWorkers.runtime();
     runtime.block_on(async {
         let nodes: Vec<_> = urls.iter().map(|url| format!("node={url}")).collect();

@@ -6,14 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use distlock_testkit::servers::RedisServer;
+
 /// What makes a round trip of a millisecond.
 pub(crate) const HALF_A_MS: Duration = Duration::from_micros(500);
 
 /// Sleeping threads wake up late by about this; the rest of the delay is spun away.
 const LATE: Duration = Duration::from_micros(70);
 
-/// Listens on a free port for as long as the process lives, and returns that port.
-pub(crate) fn start(to_port: u16, each_way: Duration) -> u16 {
+/// Listens on a free port for as long as the process lives, and returns the URL of the server
+/// behind it.
+pub(crate) fn start(to: &RedisServer, each_way: Duration) -> String {
+    let to_port = to.port();
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     thread::spawn(move || {
@@ -28,7 +32,7 @@ pub(crate) fn start(to_port: u16, each_way: Duration) -> u16 {
             carry(far_too, near_too, each_way);
         }
     });
-    port
+    format!("redis://127.0.0.1:{port}/")
 }
 
 /// One direction: a thread that reads and notes the time, and one that writes when it has come.

@@ -48,17 +48,8 @@ fn line(line: &str) -> Option<(String, (u64, u64))> {
     Some((name.to_owned(), (field("calls")?, field("usec")?)))
 }
 
-/// Seconds of CPU that the server has used.
-pub(crate) fn cpu_seconds(server: &RedisServer) -> f64 {
-    let info = server.command(&["INFO", "cpu"]);
-    let fields = info.lines().filter_map(|line| line.trim().split_once(':'));
-    fields
-        .filter(|(name, _)| ["used_cpu_sys", "used_cpu_user"].contains(name))
-        .filter_map(|(_, value)| value.parse::<f64>().ok())
-        .sum()
-}
-
-/// The same of its one thread that answers, as the kernel counts it: nothing is asked of the server.
+/// Tells how many seconds of CPU the server's one thread that answers has used, as the kernel counts
+/// it: nothing is asked of the server meanwhile.
 pub(crate) fn cpu_clock(server: &RedisServer) -> impl Fn() -> f64 + use<> {
     let path = format!("/proc/{}/schedstat", place::pid(server));
     move || {

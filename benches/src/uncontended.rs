@@ -64,7 +64,7 @@ impl Done {
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
     let mut worst = f64::INFINITY;
     for flavor in [Flavor::TwoWorkers, Flavor::CurrentThread] {
-        let rounds = rounds(effort, flavor, &Kind::ALL, &TASKS, RedisServer::port);
+        let rounds = rounds(effort, flavor, &Kind::ALL, &TASKS, RedisServer::url);
         for tasks in TASKS {
             let costs = ratio(&rounds, Done::cost, [Kind::Distlock, Kind::Limit], tasks);
             report.add(format!("uncontended_{tasks}_cpu_vs_limit{}", flavor.suffix()), costs);
@@ -88,8 +88,8 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
     report.add("uncontended_worst_vs_limit", worst);
     // A server that answers too late to be looked out for.
     let kinds = [Kind::Distlock, Kind::Limit];
-    let proxied = |server: &RedisServer| proxy::start(server.port(), HALF_A_MS);
-    let far = rounds(effort, Flavor::TwoWorkers, &kinds, &[1], proxied);
+    let url = |server: &RedisServer| proxy::start(server, HALF_A_MS);
+    let far = rounds(effort, Flavor::TwoWorkers, &kinds, &[1], url);
     report.add("uncontended_1_vs_limit_1ms", ratio(&far, Done::rate, kinds, 1));
 }
 
@@ -113,12 +113,12 @@ fn rounds(
     flavor: Flavor,
     kinds: &[Kind],
     tasks: &[usize],
-    port: impl FnOnce(&RedisServer) -> u16,
+    url: impl FnOnce(&RedisServer) -> String,
 ) -> Rounds {
     let server = RedisServer::start();
     let _placed = place::apart(std::slice::from_ref(&server));
     let (runtime, served) = (flavor.runtime(), server::cpu_clock(&server));
-    let url = format!("redis://127.0.0.1:{}/", port(&server));
+    let url = url(&server);
     let mut contenders = Vec::new();
     for kind in kinds {
         contenders.push((*kind, runtime.block_on(Contender::connect(*kind, &url))));
@@ -205,7 +205,8 @@ pub(crate) fn work(name: &str, flavor: Flavor, tasks: usize, keys: usize, cycles
     let each = cycles / tasks as u32;
     runtime.block_on(times(contender.clone(), 0, 1));
     let calls = CommandStats::read(&server);
-    let before = (cpu_seconds(), server::cpu_seconds(&server));
+    let served = server::cpu_clock(&server);
+    let before = (cpu_seconds(), served());
     let start = Instant::now();
     let handles: Vec<_> =
         (0..tasks).map(|task| runtime.spawn(times(contender.clone(), task % keys, each))).collect();
@@ -213,7 +214,7 @@ pub(crate) fn work(name: &str, flavor: Flavor, tasks: usize, keys: usize, cycles
         runtime.block_on(handle).expect("no task panics");
     }
     let wall = start.elapsed().as_secs_f64();
-    let after = (cpu_seconds(), server::cpu_seconds(&server));
+    let after = (cpu_seconds(), served());
     let per_cycle = |spent: f64| spent * 1e6 / f64::from(each) / tasks as f64;
     let (client, served) = (per_cycle(after.0 - before.0), per_cycle(after.1 - before.1));
     let (wall, sent) = (per_cycle(wall), CommandStats::read(&server).sent_since(&calls));

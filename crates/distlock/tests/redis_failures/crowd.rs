@@ -24,6 +24,13 @@ async fn crowd(locks: &Locks) -> JoinSet<u64> {
     crowd
 }
 
+/// Waits until everybody of a crowd that is left has had the lock.
+async fn all_get_in(crowd: &mut JoinSet<u64>) {
+    while let Some(done) = tokio::time::timeout(ms(20_000), crowd.join_next()).await.unwrap() {
+        done.unwrap();
+    }
+}
+
 /// How often single places were looked at.
 fn looks(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
@@ -63,9 +70,7 @@ async fn f35_a_crowd_whose_queue_was_deleted_is_told_and_queues_again() {
     server.command(&["DEL", &format!("{MAIN}:qx")]);
     until("all are told", ms(10_000), async || b.stats().places_lost == CROWD as u64).await;
     held.release().await.unwrap();
-    while let Some(done) = tokio::time::timeout(ms(20_000), crowd.join_next()).await.unwrap() {
-        done.unwrap();
-    }
+    all_get_in(&mut crowd).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,9 +81,7 @@ async fn f35_a_crowd_of_which_the_details_were_deleted_is_told_and_queues_again(
     let mut crowd = crowd(&b).await;
     server.command(&["DEL", &format!("{MAIN}:d")]);
     held.release().await.unwrap();
-    while let Some(done) = tokio::time::timeout(ms(20_000), crowd.join_next()).await.unwrap() {
-        done.unwrap();
-    }
+    all_get_in(&mut crowd).await;
     assert!(b.stats().places_lost > 0, "nobody was told");
 }
 
@@ -96,7 +99,5 @@ async fn a_crowd_hears_of_its_turn_by_a_heartbeat_if_pushes_are_lost() {
         one.unwrap().unwrap();
     }
     server.command(&["ACL", "SETUSER", "default", "+publish"]);
-    while let Some(done) = tokio::time::timeout(ms(20_000), crowd.join_next()).await.unwrap() {
-        done.unwrap();
-    }
+    all_get_in(&mut crowd).await;
 }

@@ -14,7 +14,7 @@ use super::{Inner, PushBy, wire};
 const HOLDS_MAX: usize = 16;
 
 /// How many holds go out in one message, as so many scripts as it takes: the server turns to others
-/// between them, but each side has to be woken once for them all.
+/// between them, and fewer messages wake each side less often.
 const MESSAGE_MAX: usize = 64 * HOLDS_MAX;
 
 type Hold<'a> = (usize, &'a Renewal);
