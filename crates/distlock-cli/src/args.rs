@@ -1,10 +1,13 @@
 //! What a user may type, as typed. Each command checks and builds what it needs from it.
 
+use std::env;
+use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{cmd, exit, span};
+use crate::{cmd, exit, out, shell, span};
 
 /// The store if nobody names one: a file of this user's, so that nothing has to be installed.
 pub(crate) const BACKEND_DEFAULT: &str = "sqlite:";
@@ -76,7 +79,8 @@ pub(crate) struct Asking {
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Wait this long at most: 90s, 5m; 0 does not wait. Without it, as long as it takes
+    /// Wait this long at most: 5 (seconds), 90s, 5m; 0 does not wait. Without it, as long as it
+    /// takes
     #[arg(short, long, value_name = "DUR", value_parser = span::parse)]
     pub(crate) wait: Option<Duration>,
 
@@ -157,9 +161,35 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 
 /// Prints what is wrong with the command line, or the help that was asked for.
 pub(crate) fn explain(error: &clap::Error) -> u8 {
-    // Whoever asked may have gone.
+    let words: Vec<_> = env::args_os().skip(1).collect();
+    if error.kind() == ErrorKind::MissingRequiredArgument && key_is_missing(&words, 1) {
+        out::complain(KEY_IS_MISSING);
+        return exit::USAGE;
+    }
+    // A reader that has gone is no reason to fail.
     let _ = error.print();
-    if error.use_stderr() { exit::USAGE } else { 0 }
+    if !error.use_stderr() {
+        return 0;
+    }
+    if words.iter().any(|word| word == "acquire") && words.iter().any(|word| word == "--shell") {
+        out::print(shell::failing(exit::USAGE));
+    }
+    exit::USAGE
+}
+
+/// What to say if the first word of the command was taken for the key.
+pub(crate) const KEY_IS_MISSING: &str = "the key is missing: write it before the two dashes, as in \
+     distlock run KEY -- CMD";
+
+/// True if all words of a `run` or `elect` that are no flags, so many, stand behind the two dashes:
+/// then the first of them is the command, and no key was named. A key that begins with a dash can
+/// only stand there.
+pub(crate) fn key_is_missing(words: &[OsString], operands: usize) -> bool {
+    let Some(dashes) = words.iter().position(|word| word == "--") else { return false };
+    let (before, behind) = (&words[..dashes], &words[dashes + 1..]);
+    let runs = before.first().is_some_and(|word| word == "run" || word == "elect");
+    let is_key = behind.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+    runs && behind.len() == operands && !is_key
 }
 
 #[cfg(test)]
@@ -171,5 +201,22 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_key_that_was_forgotten_is_noticed() {
+        for (line, operands, is_missing) in [
+            ("run -- echo hi", 2, true),
+            ("run -w 5 -- echo", 1, true),
+            ("elect -- echo hi", 2, true),
+            ("run k -- echo hi", 3, false),
+            ("run k echo -- hi", 4, false),
+            ("run -- -k echo", 2, false),
+            ("ls -- x", 1, false),
+            ("run k", 1, false),
+        ] {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(key_is_missing(&words, operands), is_missing, "{line}");
+        }
     }
 }

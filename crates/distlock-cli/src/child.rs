@@ -1,16 +1,18 @@
 //! The command as a process: started, signalled with all that it started, and reaped.
 
-use std::io::{IsTerminal, stderr, stdin, stdout};
+use std::io::{self, IsTerminal, PipeWriter, Write, stderr, stdin, stdout};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, kill_process, kill_process_group,
+    Pid, Signal, WaitOptions, getpgid, getpid, kill_process, kill_process_group,
 };
+use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::Signal as Stream;
 
 use crate::exit::{self, Failure};
-use crate::launch::{Launched, Launcher};
+use crate::guardian::{self, Report};
+use crate::launch::{self, FarEnds, Launched, Launcher, Link};
 use crate::{signals, tree};
 
 /// How long to look for survivors after the command itself has ended.
@@ -23,7 +25,18 @@ pub(crate) struct Child {
     /// It leads a process group of its own. On a terminal it stays in ours, or it could not read.
     leads: bool,
     ended: Stream,
-    _launched: Launched,
+    /// None where there can be no guardian: then the command is a child of this process.
+    guardian: Option<Guardian>,
+}
+
+/// The process between this one and the command.
+#[derive(Debug)]
+struct Guardian {
+    pid: Pid,
+    control: PipeWriter,
+    reports: Receiver,
+    /// The ends of the pipes that belong to the guardian.
+    _link: FarEnds,
 }
 
 /// How a command ended.
@@ -47,16 +60,28 @@ impl Ended {
 
 impl Child {
     /// Starts the command with its own standard streams and some more environment.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         launcher: Launcher<'_>,
         environment: &[(&str, String)],
     ) -> Result<Self, Failure> {
         // Before the start, or its end could be missed.
         let ended = signals::stream(Signal::CHILD)?;
         tree::adopt_orphans();
-        let leads = launcher.leads();
-        let launched = launcher.go(environment)?;
-        Ok(Self { pid: Pid::from_child(&launched.process), leads, ended, _launched: launched })
+        let (leads, program) = (launcher.leads(), launcher.program());
+        let Launched { process, link } = launcher.go(environment)?;
+        let pid = Pid::from_child(&process);
+        let guardian = link.map(|link| Guardian::new(pid, link)).transpose()?;
+        let mut child = Self { pid, leads, ended, guardian };
+        if child.guardian.is_some() {
+            match child.report().await? {
+                Report::Started(pid) => child.pid = pid,
+                Report::NotRun(number) => {
+                    return Err(launch::not_run(program, &io::Error::from_raw_os_error(number)));
+                }
+                report => return Err(unexpected(&format!("reported {report:?}"))),
+            }
+        }
+        Ok(child)
     }
 
     /// The process id.
@@ -75,22 +100,66 @@ impl Child {
     ///
     /// Cancel safe: an end is taken out only when it is returned.
     pub(crate) async fn wait(&mut self) -> Result<Ended, Failure> {
+        match self.report().await? {
+            Report::Code(code) => {
+                Ok(Ended::Code(u8::try_from(code & 0xff).unwrap_or(exit::INTERNAL)))
+            }
+            Report::Signal(signal) => Ok(Ended::Signal(signal)),
+            report => Err(unexpected(&format!("reported {report:?}"))),
+        }
+    }
+
+    /// The next report about the command.
+    async fn report(&mut self) -> Result<Report, Failure> {
         loop {
+            if let Some(report) = self.take_report() {
+                return Ok(report);
+            }
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.pid => {
-                    if let Some(ended) = how(status) {
-                        return Ok(ended);
+                Ok(Some((pid, status))) => match (&self.guardian, Report::of(status)) {
+                    (None, Some(report)) if pid == self.pid => return Ok(report),
+                    (Some(guardian), Some(report)) if pid == guardian.pid => {
+                        // Its last report may have come after the look above.
+                        let last = self.take_report();
+                        return last.ok_or_else(|| unexpected(&format!("ended ({report:?})")));
                     }
-                }
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => {
-                    self.ended.recv().await;
-                }
+                    _ => {}
+                },
+                Err(Errno::INTR) => {}
+                Ok(None) => self.news().await,
                 Err(error) => {
                     let message = format!("could not wait for the command: {error}");
                     return Err(Failure::new(exit::INTERNAL, message));
                 }
             }
+        }
+    }
+
+    /// A report of the guardian that has come in. Reports are shorter than what a pipe may divide.
+    fn take_report(&self) -> Option<Report> {
+        let mut bytes = [0; Report::LEN];
+        let guardian = self.guardian.as_ref()?;
+        let len = guardian.reports.try_read(&mut bytes).ok()?;
+        if len == bytes.len() { Report::decode(bytes) } else { None }
+    }
+
+    /// Waits until a child has ended or the guardian has reported something.
+    async fn news(&mut self) {
+        let Some(guardian) = &self.guardian else {
+            self.ended.recv().await;
+            return;
+        };
+        tokio::select! {
+            _ = self.ended.recv() => {}
+            _ = guardian.reports.readable() => {}
+        }
+    }
+
+    /// After the command has ended by itself: what it has left behind may go on.
+    pub(crate) fn dismiss_guardian(&mut self) {
+        if let Some(guardian) = &mut self.guardian {
+            // A guardian that is dead needs no dismissal.
+            let _ = guardian.control.write_all(guardian::DISMISS);
         }
     }
 
@@ -107,14 +176,15 @@ impl Child {
     /// Signals everything that the command has started, wherever it hides, and each process once:
     /// some take a second SIGTERM for "at once".
     pub(crate) fn signal_all(&self, signal: Signal) {
-        let everybody = tree::descendants(getpid());
+        let all = tree::descendants(getpid());
         self.forward(signal);
-        for pid in everybody {
-            let was_told = match self.leads {
+        let guardian = self.guardian.as_ref().map(|guardian| guardian.pid);
+        for pid in all {
+            let has_it = match self.leads {
                 true => getpgid(Some(pid)).is_ok_and(|group| group == self.pid),
                 false => pid == self.pid,
             };
-            if !was_told {
+            if !has_it && Some(pid) != guardian {
                 let _ = kill_process(pid, signal);
             }
         }
@@ -124,7 +194,8 @@ impl Child {
     pub(crate) async fn sweep(&self) {
         let started = Instant::now();
         while started.elapsed() < SWEEP_MAX {
-            // All that is left has come to us, so that nobody being there means that all are dead.
+            // The guardian is killed as well, and all that is left comes to us. So having no child
+            // means that all are dead.
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => continue,
                 Ok(None) => {}
@@ -138,11 +209,23 @@ impl Child {
     }
 }
 
-fn how(status: WaitStatus) -> Option<Ended> {
-    if let Some(code) = status.exit_status() {
-        return Some(Ended::Code(u8::try_from(code & 0xff).unwrap_or(exit::INTERNAL)));
+impl Guardian {
+    fn new(pid: Pid, link: Link) -> Result<Self, Failure> {
+        let Link { control, reports, far_ends } = link;
+        let reports = Receiver::from_owned_fd(reports.into()).map_err(|error| {
+            Failure::new(exit::INTERNAL, format!("could not listen to the guardian: {error}"))
+        })?;
+        Ok(Self { pid, control, reports, _link: far_ends })
     }
-    status.terminating_signal().map(Ended::Signal)
+}
+
+/// The guardian did what it never does by itself.
+fn unexpected(what: &str) -> Failure {
+    let message = format!(
+        "the guardian of the command {what}, so the command was stopped: see whether something \
+         killed it (out of memory?) and run it again"
+    );
+    Failure::new(exit::INTERNAL, message)
 }
 
 /// True if somebody sits before us: then the command must stay in the group that the terminal

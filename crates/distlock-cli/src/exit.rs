@@ -33,22 +33,30 @@ pub(crate) fn of_signal(signal: i32) -> u8 {
 pub(crate) struct Failure {
     code: u8,
     message: Option<String>,
+    /// The store could not be reached, or does not let this user in.
+    is_of_store: bool,
 }
 
 impl Failure {
     /// A failure that says why.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        Self { code, message: Some(message.into()), is_of_store: false }
     }
 
     /// A failure that has been told already, or that nobody wants to hear of.
     pub(crate) fn silent(code: u8) -> Self {
-        Self { code, message: None }
+        Self { code, message: None, is_of_store: false }
     }
 
     /// Wrong flags or arguments.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(USAGE, message)
+    }
+
+    /// True if no request can have reached the store, so that nothing can be left there.
+    pub(crate) fn is_refused_connection(&self) -> bool {
+        let says = |words| self.message().is_some_and(|message| message.contains(words));
+        self.is_of_store && says("Connection refused")
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -62,7 +70,13 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(code_of(&error), format!("could not {}", stripped(&error.to_string())))
+        let code = code_of(&error);
+        let mut message = format!("could not {}", stripped(&error.to_string()));
+        let is_of_store = matches!(code, UNREACHABLE | NOT_AUTHORISED);
+        if is_of_store {
+            message.push_str("; distlock doctor tells more");
+        }
+        Self { code, message: Some(message), is_of_store }
     }
 }
 
@@ -78,7 +92,7 @@ pub(crate) fn code_of(error: &Error) -> u8 {
         | Error::Backend(fault)
         | Error::ReleaseUncertain { source: fault, .. } => match fault.kind() {
             FaultKind::Transient => UNREACHABLE,
-            _ if is_refusal(&fault.to_string()) => NOT_AUTHORISED,
+            FaultKind::Denied => NOT_AUTHORISED,
             _ => CONFIGURATION,
         },
         Error::Held { .. }
@@ -88,26 +102,10 @@ pub(crate) fn code_of(error: &Error) -> u8 {
         Error::Lost { .. } | Error::NotHeld { .. } => LOST,
         Error::NoQuorum { .. } | Error::NotReplicated { .. } => UNREACHABLE,
         Error::Unsupported { .. } | Error::Conflict { .. } => CONFIGURATION,
-        Error::Invalid(refused) if refused.what.starts_with("URL") => CONFIGURATION,
+        Error::Url(_) => CONFIGURATION,
         Error::Invalid(_) => USAGE,
         _ => INTERNAL,
     }
-}
-
-/// How servers and file systems say that they do not let this user in.
-const REFUSALS: [&str; 8] = [
-    "NOAUTH",
-    "WRONGPASS",
-    "NOPERM",
-    "NoPerm",
-    "can't run this command",
-    "ermission denied",
-    "uthentication",
-    "this user must be able to",
-];
-
-fn is_refusal(message: &str) -> bool {
-    REFUSALS.iter().any(|words| message.contains(words))
 }
 
 #[cfg(test)]
@@ -119,17 +117,16 @@ mod tests {
     #[test]
     fn every_error_has_the_documented_code() {
         let key = || Key::new("k").unwrap();
-        let fault = |text: &str| Fault::permanent("acquire", text);
         let waited = std::time::Duration::from_secs(1);
         for (error, code) in [
             (Error::Held { key: key(), retry_after: None, holder: None, ahead: 0 }, 75),
             (Error::Timeout { key: key(), waited, source: None }, 75),
             (Error::Backend(Fault::transient("acquire", "connection refused")), 69),
-            (Error::Backend(fault("NOAUTH Authentication required.")), 77),
-            (Error::Backend(fault("WRONGTYPE of a key")), 78),
+            (Error::Backend(Fault::denied("acquire", "wrong password")), 77),
+            (Error::Backend(Fault::permanent("acquire", "a key of another type")), 78),
             (Error::Unsupported { what: "semaphores" }, 78),
             (Error::NotHeld { key: key() }, 79),
-            (Error::Invalid(Invalid::new("URL scheme", "x", "is unknown")), 78),
+            (Error::Url(Invalid::new("journal", "x", "must be on or off")), 78),
             (Error::Invalid(Invalid::new("key", "", "must not be empty")), 64),
             (Error::Closed, 125),
         ] {
@@ -141,6 +138,8 @@ mod tests {
     fn a_message_completes_could_not_once() {
         let fault = Fault::transient("reach the store", "refused");
         let failure = Failure::from(Error::Backend(fault));
-        assert_eq!(failure.message(), Some("could not reach the store: refused"));
+        let said = "could not reach the store: refused; distlock doctor tells more";
+        assert_eq!(failure.message(), Some(said));
+        assert_eq!(Failure::usage("no").message(), Some("no"));
     }
 }

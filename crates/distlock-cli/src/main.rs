@@ -4,10 +4,14 @@ mod args;
 mod child;
 mod cmd;
 mod exit;
+mod guardian;
 mod held;
 mod journal;
 mod launch;
+mod log;
+mod open_files;
 mod out;
+mod place;
 mod plan;
 mod progress;
 mod report;
@@ -28,8 +32,8 @@ use std::process;
 /// The only place that ends the process. Nothing is left to drop that matters: what has to be
 /// released was released before a command returned.
 fn main() {
-    if let Some(launched) = launch::requested() {
-        process::exit(launched.into());
+    if let Some(code) = guardian::requested() {
+        process::exit(code.into());
     }
     process::exit(start().into());
 }

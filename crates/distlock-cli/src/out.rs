@@ -4,17 +4,24 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
+use distlock::Printable;
+
 /// Writes a remark of one line to stderr.
 pub(crate) fn say(remark: impl Display) {
-    // Whole lines in one write, so that those of several processes do not mix.
-    let line = format!("distlock: {remark}\n");
+    // Keys, owners and reasons in it are text of other people.
+    write_line(Printable(&remark.to_string()));
+}
+
+/// Writes a whole line in one call, so that the lines of several processes do not mix.
+fn write_line(text: impl Display) {
+    let line = format!("distlock: {text}\n");
     let _ = stderr().write_all(line.as_bytes());
 }
 
 /// Writes what must not be missed.
 pub(crate) fn alarm(remark: impl Display) {
     if stderr().is_terminal() && crate::progress::colours() {
-        say(format_args!("\x1b[1;31m{remark}\x1b[0m"));
+        write_line(format_args!("\x1b[1;31m{}\x1b[0m", Printable(&remark.to_string())));
     } else {
         say(remark);
     }

@@ -11,7 +11,7 @@ use crate::exit::{self, Failure};
 use crate::launch::Launcher;
 use crate::plan::Plan;
 use crate::progress::{Told, Voice};
-use crate::report::{Report, Summary, millis};
+use crate::report::{Outcome, Report, Summary, millis};
 use crate::signals::Signals;
 use crate::supervise::{Done, Run};
 use crate::take::{self, Refused};
@@ -43,8 +43,13 @@ pub(crate) async fn attempt(
     wait_at_random(plan.jitter, signals).await?;
     let locks = locks?;
     let done = attempt_on(&locks, plan, signals, summary).await;
+    let max = match &done {
+        Ok(done) if done.outcome == Outcome::Lost => take::LEAVE_AT_ONCE_MAX,
+        Ok(_) => take::LEAVE_MAX,
+        Err(refused) => refused.leave_max(),
+    };
     // What is to be noted down of these locks, or is on its way, has to be now.
-    take::leave(&locks).await;
+    take::leave(&locks, max).await;
     done
 }
 
@@ -93,7 +98,12 @@ async fn attempt_on(
     summary.signal = done.signal;
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;
-    let words = format!("released {} after {}", plan.want.key, span::show(done.held));
+    let how = match done.outcome {
+        Outcome::Lost => "lost",
+        Outcome::Unlocked => "ran without",
+        _ => "released",
+    };
+    let words = format!("{how} {} after {}", plan.want.key, span::show(done.held));
     told.note("ended", &words, json!({ "outcome": done.outcome, "heldMs": summary.held_ms }));
     Ok(done)
 }
@@ -102,15 +112,19 @@ async fn attempt_on(
 fn warn_of_risk(locks: &Locks, told: Told<'_>) {
     let voice = if told.want.talking.quiet { Voice::Silent } else { told.voice };
     locks.on_event(move |event| {
-        if let Event::AtRisk { key, remaining, .. } = event {
+        if let Event::AtRisk { key, remaining, fault, .. } = event {
             let left = span::show(*remaining);
             match voice {
                 Voice::Silent => {}
                 Voice::Json => progress::event(
                     "atRisk",
-                    &json!({ "key": key.as_str(), "remainingMs": millis(*remaining) }),
+                    &json!({
+                        "key": key.as_str(),
+                        "remainingMs": millis(*remaining),
+                        "error": fault.to_string(),
+                    }),
                 ),
-                _ => out::say(format_args!("could not renew {key}: {left} of the lease are left")),
+                _ => out::say(format_args!("{fault}; {left} of the lease are left")),
             }
         }
     });

@@ -1,9 +1,16 @@
 //! Text that a shell reads back as it was, whatever is in it.
 
+use crate::exit::NOT_ACQUIRED;
+
 /// Assignments for `eval`, one line each.
 pub(crate) fn exports(variables: &[(&str, String)]) -> String {
     let lines = variables.iter().map(|(name, value)| format!("export {name}={}", quoted(value)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Fails when it is evaluated, with this code; a code of 0 is replaced, since nothing was acquired.
+pub(crate) fn failing(code: u8) -> String {
+    format!("(exit {})", if code == 0 { NOT_ACQUIRED } else { code })
 }
 
 /// In single quotes, in which nothing has a meaning but the quote itself.

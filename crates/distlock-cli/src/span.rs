@@ -5,13 +5,10 @@ use std::time::Duration;
 /// The longest duration that can be written: ten years, so that no sum of two overflows.
 const MOST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Reads a duration: numbers with units `ms`, `s`, `m`, `h`, `d`, one after the other. A bare `0`
-/// needs no unit; anything else does, because `30` could mean too many things.
+/// Reads a duration: numbers with units, one after the other: `90s`, `5min`, `1h30m`. A bare number
+/// is of seconds, as with flock(1), sleep(1) and timeout(1).
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
     if text.is_empty() {
         return Err("is empty: write a number and a unit, such as 90s or 5m".into());
     }
@@ -23,6 +20,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let (unit, after) = after.split_at(unit_len);
         let number: f64 =
             number.parse().map_err(|_| "must be a number and a unit, such as 90s or 1h30m")?;
+        let is_bare = unit.is_empty() && rest.len() == text.len();
+        let unit = if is_bare { "s" } else { unit };
         let part = Duration::try_from_secs_f64(number * seconds(unit)?)
             .map_err(|_| "is longer than anybody waits")?;
         sum = sum.checked_add(part).filter(|sum| *sum <= MOST).ok_or("is longer than ten years")?;
@@ -34,10 +33,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 fn seconds(unit: &str) -> Result<f64, String> {
     match unit {
         "ms" => Ok(0.001),
-        "s" => Ok(1.0),
-        "m" => Ok(60.0),
-        "h" => Ok(3600.0),
-        "d" => Ok(86_400.0),
+        "s" | "sec" | "secs" => Ok(1.0),
+        "m" | "min" | "mins" => Ok(60.0),
+        "h" | "hr" | "hrs" => Ok(3600.0),
+        "d" | "day" | "days" => Ok(86_400.0),
         "" => Err("needs a unit: ms, s, m, h or d, such as 90s".into()),
         _ => Err(format!("has the unknown unit {unit:?}: use ms, s, m, h or d")),
     }
@@ -89,6 +88,12 @@ mod tests {
         for (text, millis) in [
             ("0", 0),
             ("0s", 0),
+            ("5", 5_000),
+            ("0.5", 500),
+            ("5min", 300_000),
+            ("30sec", 30_000),
+            ("1hr30min", 5_400_000),
+            ("2days", 172_800_000),
             ("90s", 90_000),
             ("250ms", 250),
             ("1.5s", 1_500),
@@ -104,11 +109,11 @@ mod tests {
     #[test]
     fn what_is_no_duration_is_refused_with_an_example() {
         for text in
-            ["", "30", "s", "5 m", "-1s", "1w", "1e9d", "1s5", "999999999d", "1..5s", "NaNs"]
+            ["", "1m30", "s", "5 m", "-1s", "1w", "1e9d", "1s5", "999999999d", "1..5s", "NaNs"]
         {
             assert!(parse(text).is_err(), "{text:?} was accepted");
         }
-        assert!(parse("30").unwrap_err().contains("unit"));
+        assert!(parse("1m30").unwrap_err().contains("unit"));
     }
 
     #[test]

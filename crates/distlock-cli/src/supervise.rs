@@ -28,7 +28,7 @@ const SAME: Duration = Duration::from_millis(50);
 const MEANT_FOR_US: Duration = Duration::from_secs(2);
 
 /// How long the release of a lost lock may take.
-const LATE_RELEASE_MAX: Duration = Duration::from_secs(1);
+const LATE_RELEASE_MAX: Duration = Duration::from_millis(250);
 
 /// A command that runs under a lock, or without one if the backend was out of reach.
 pub(crate) struct Run<'a> {
@@ -63,7 +63,7 @@ impl<'a> Run<'a> {
     ) -> Result<Self, Failure> {
         let started = BootClock.now();
         let stop = Stop::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
-        match Child::start(launcher, &environment(plan, held.as_ref())) {
+        match Child::start(launcher, &environment(plan, held.as_ref())).await {
             Ok(child) => Ok(Self { plan, told, held, child, signals, stop, started, asked: None }),
             Err(failure) => {
                 if let Some(held) = held {
@@ -78,12 +78,15 @@ impl<'a> Run<'a> {
     /// Runs the command to its end and releases the lock: in this order.
     pub(crate) async fn finish(mut self) -> Result<Done, Failure> {
         let unlocked = self.held.is_none();
-        let ended = self.supervise().await?;
+        let ended = self.supervise().await;
         let why = self.stop.why();
-        if why.is_some() {
+        if why.is_some() || ended.is_err() {
             self.child.sweep().await;
+        } else {
+            self.child.dismiss_guardian();
         }
         let lost = self.release(why == Some(Why::Lost)).await;
+        let ended = ended?;
         let (outcome, code) = match (why, ended) {
             (Some(Why::Lost), _) => (Outcome::Lost, exit::LOST),
             (Some(Why::MaxHold), _) => (Outcome::MaxHold, exit::MAX_HOLD),

@@ -3,20 +3,23 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use distlock::{End, Error, Guard, Key, Lease, Locks, Order, ReentrantGuard, ReentryId};
+use distlock::{End, Error, Guard, Key, Lease, Locks, ReentrantGuard, ReentryId};
 use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
 use crate::held::Holds;
 use crate::journal;
-
 use crate::progress::{Voice, Waiting};
 use crate::report::Outcome;
 use crate::signals::Signals;
 use crate::want::{Kind, Want};
 
 /// How long leaving a queue may take before the place is left to run out by itself.
-const LEAVE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const LEAVE_MAX: Duration = Duration::from_millis(1500);
+
+/// How long to try where the store was just lost, or could not be reached in the first place: a
+/// command that has failed must not keep its user waiting for a store that is down.
+pub(crate) const LEAVE_AT_ONCE_MAX: Duration = Duration::from_millis(250);
 
 /// A lock that is held, of any kind.
 #[derive(Debug)]
@@ -92,6 +95,14 @@ impl Refused {
         }
     }
 
+    /// How long leaving the store may take after this.
+    pub(crate) fn leave_max(&self) -> Duration {
+        match self {
+            Self::Failed(failure) if failure.is_refused_connection() => LEAVE_AT_ONCE_MAX,
+            _ => LEAVE_MAX,
+        }
+    }
+
     pub(crate) fn into_failure(self) -> Failure {
         match self {
             Self::Busy(failure) | Self::Failed(failure) => failure,
@@ -106,7 +117,7 @@ impl From<Failure> for Refused {
     }
 }
 
-/// Gets the lock, or says why not. A signal leaves the queue at once.
+/// Gets the lock, or says why not. A signal ends the wait at once; `leave` then leaves the queue.
 pub(crate) async fn take(
     want: &Want,
     locks: &Locks,
@@ -123,23 +134,20 @@ pub(crate) async fn take(
     drop(waiting);
     match taken {
         Ok(Ok(held)) => Ok(held),
-        Ok(Err(error)) => {
-            leave(locks).await;
-            Err(refused(want, error))
-        }
-        Err(signal) => {
-            leave(locks).await;
-            Err(Refused::Interrupted(signal))
-        }
+        Ok(Err(error)) => Err(refused(want, error)),
+        Err(signal) => Err(Refused::Interrupted(signal)),
     }
 }
 
 /// Sees to it that nothing stays behind in the store, and that everything is noted down, as long
 /// as the store answers.
-pub(crate) async fn leave(locks: &Locks) {
-    journal::settle(locks).await;
+pub(crate) async fn leave(locks: &Locks, max: Duration) {
     // What is left ends with its lease.
-    let _ = tokio::time::timeout(LEAVE_MAX, locks.close()).await;
+    let _ = tokio::time::timeout(max, async {
+        journal::settle(locks).await;
+        locks.close().await
+    })
+    .await;
 }
 
 fn refused(want: &Want, error: Error) -> Refused {
@@ -165,12 +173,7 @@ pub(crate) async fn acquire(locks: &Locks, key: &Key, kind: Kind) -> Result<Held
             Ok(Held::Reentrant(guard, id))
         }
         Kind::Exclusive => Ok(Held::Plain(locks.mutex(key)?.lock().await?)),
-        Kind::Shared => {
-            // The order of mutexes, so that those who share and those who do not can meet.
-            let orders = locks.capabilities().orders;
-            let order = if orders.contains(&Order::Fifo) { Order::Fifo } else { orders[0] };
-            Ok(Held::Plain(locks.rwlock(key)?.order(order).read().await?))
-        }
+        Kind::Shared => Ok(Held::Plain(locks.rwlock(key)?.read().await?)),
         Kind::OneOf(permits) => Ok(Held::Plain(locks.semaphore(key, permits)?.acquire().await?)),
     }
 }

@@ -9,6 +9,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use distlock::Lease;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use serde_json::json;
 
 use crate::exit::{CONFIGURATION, Failure, NOT_AUTHORISED};
@@ -59,7 +62,7 @@ fn from_environment(key: &str) -> Result<Lease, Failure> {
 
 fn read(path: &Path) -> Result<Lease, Failure> {
     let refused = |error: io::Error| refused(path, "read", &error);
-    let file = File::open(path).map_err(refused)?;
+    let file = OpenOptions::new().read(true).custom_flags(opening()).open(path).map_err(refused)?;
     check_private(path, &file)?;
     let mut text = String::new();
     file.take(SIZE_MAX).read_to_string(&mut text).map_err(refused)?;
@@ -83,6 +86,7 @@ impl TokenFile {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(opening())
             .open(path)
             .map_err(|error| refused(path, "write", &error))?;
         check_private(path, &file)?;
@@ -100,20 +104,37 @@ impl TokenFile {
     }
 }
 
-/// Refuses a file that others can read: they could release the lock.
+/// How a token file is opened: through no link, since another user may have made it to have a file
+/// of ours overwritten, and without waiting for the other end of a pipe.
+fn opening() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()
+}
+
+/// Refuses a file that others can read: they could release the lock. The owner of a file can read
+/// it whatever its mode says, and one that is no plain file is read by something else.
 fn check_private(path: &Path, file: &File) -> Result<(), Failure> {
     let about = file.metadata().map_err(|error| refused(path, "look at", &error))?;
-    if about.mode() & 0o077 == 0 {
+    let name = path.display();
+    let message = if !about.is_file() {
+        format!("the token file {name} is not a plain file: name another one")
+    } else if about.uid() != geteuid().as_raw() {
+        format!("the token file {name} belongs to another user: name a file of your own")
+    } else if about.mode() & 0o077 != 0 {
+        format!(
+            "others can read the token file {name}, and with it release the lock: chmod 600 {name}"
+        )
+    } else {
         return Ok(());
-    }
-    let message = format!(
-        "others can read the token file {0}, and with it release the lock: chmod 600 {0}",
-        path.display()
-    );
+    };
     Err(Failure::new(NOT_AUTHORISED, message))
 }
 
 fn refused(path: &Path, action: &str, error: &io::Error) -> Failure {
+    if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        let name = path.display();
+        let message = format!("the token file {name} is a symbolic link: name the file itself");
+        return Failure::new(NOT_AUTHORISED, message);
+    }
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let code = if denied { NOT_AUTHORISED } else { CONFIGURATION };
     Failure::new(code, format!("could not {action} the token file {}: {error}", path.display()))

@@ -14,20 +14,47 @@ pub(crate) fn adopt_orphans() {
     }
 }
 
-/// The living descendants of a process, as far as the system tells.
+/// The descendants of a process, as far as the system tells. Some may be dead and not yet reaped.
 pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
+    // The list of children costs as much as the tree is large; a walk of all processes costs as
+    // much as the machine is busy, but not every kernel keeps the list.
+    if children(of.as_raw_nonzero().get()).is_some() {
+        return below(of, |pid| children(pid).unwrap_or_default());
+    }
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for (pid, parent) in processes() {
         children.entry(parent).or_default().push(pid);
     }
+    below(of, |pid| children.remove(&pid).unwrap_or_default())
+}
+
+/// Everything below a process, by way of the children of each.
+fn below(of: Pid, mut children: impl FnMut(i32) -> Vec<i32>) -> Vec<Pid> {
     let (mut found, mut open) = (Vec::new(), vec![of.as_raw_nonzero().get()]);
     while let Some(parent) = open.pop() {
-        for pid in children.remove(&parent).unwrap_or_default() {
+        for pid in children(parent) {
             open.push(pid);
             found.extend(Pid::from_raw(pid));
         }
     }
     found
+}
+
+/// The children of all threads of a process; none where the kernel does not list them.
+fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => {
+                let pids = list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok());
+                found.extend(pids);
+            }
+            // The thread has ended meanwhile, or there is no such file.
+            Err(_) if thread.path().exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(found)
 }
 
 /// All living processes with their parents.
@@ -64,5 +91,17 @@ mod tests {
         assert_eq!(parent("7 (sh) Z 1 7"), None);
         assert_eq!(parent("7 (sh)"), None);
         assert_eq!(parent(""), None);
+    }
+
+    #[test]
+    fn a_tree_is_walked_to_its_leaves() {
+        let tree = [(1, vec![2, 3]), (3, vec![4]), (9, vec![10])];
+        let of = Pid::from_raw(1).unwrap();
+        let found = below(of, |pid| {
+            tree.iter().find(|(parent, _)| *parent == pid).map_or(vec![], |(_, some)| some.clone())
+        });
+        let mut found: Vec<_> = found.iter().map(|pid| pid.as_raw_nonzero().get()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [2, 3, 4]);
     }
 }

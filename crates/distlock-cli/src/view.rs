@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Holder, Label, Snapshot, Waiter};
+use distlock::{Holder, Label, Mode, Printable, Snapshot, Waiter};
 use serde_json::{Value, json};
 
 use crate::report::millis;
@@ -21,14 +21,20 @@ pub(crate) fn json(seen: &Snapshot) -> Value {
 }
 
 fn holder_json(holder: &Holder) -> Value {
-    json!({
+    let mut shown = json!({
         "owner": holder.owner.as_str(),
         "reason": holder.reason.as_ref().map(Label::as_str),
         "mode": mode(holder.exclusive),
         "fence": holder.fence,
         "heldMs": millis(holder.held_for),
         "expiresInMs": holder.expires_in.map(millis),
-    })
+    });
+    if let Mode::Permits { weight, capacity } = holder.mode() {
+        shown["mode"] = json!("permits");
+        shown["permits"] = json!(weight);
+        shown["limit"] = json!(capacity);
+    }
+    shown
 }
 
 fn waiter_json(waiter: &Waiter) -> Value {
@@ -59,7 +65,7 @@ pub(crate) fn page(seen: &Snapshot) -> String {
         let shared = if holder.exclusive { "" } else { ", shared" };
         page.push_str(&format!(
             "\n  holder  {}{}\n          held {}, {left}, fence {}{shared}",
-            holder.owner,
+            printable(holder.owner.as_str()),
             for_what(holder.reason.as_ref()),
             span::show(holder.held_for),
             holder.fence,
@@ -71,7 +77,7 @@ pub(crate) fn page(seen: &Snapshot) -> String {
         page.push_str(&format!(
             "\n  {:<6}  {}{}, waited {}{shared}",
             format!("{}.", place + 1),
-            waiter.owner,
+            printable(waiter.owner.as_str()),
             for_what(waiter.reason.as_ref()),
             span::show(waiter.waited),
         ));
@@ -80,8 +86,9 @@ pub(crate) fn page(seen: &Snapshot) -> String {
     page
 }
 
-fn for_what(reason: Option<&Label>) -> String {
-    reason.map_or_else(String::new, |reason| format!(" ({reason})"))
+/// A reason in parentheses behind an owner.
+pub(crate) fn for_what(reason: Option<&Label>) -> String {
+    reason.map_or_else(String::new, |reason| format!(" ({})", Printable(reason.as_str())))
 }
 
 fn more(page: &mut String, shown: usize, total: u64, what: &str) {
@@ -126,7 +133,8 @@ fn row(seen: &Snapshot) -> [String; 6] {
         || "-".into(),
         |holder| {
             let others = if others > 0 { format!(" +{others}") } else { String::new() };
-            format!("{}{others}{}", holder.owner, for_what(holder.reason.as_ref()))
+            let owner = Printable(holder.owner.as_str());
+            format!("{owner}{others}{}", for_what(holder.reason.as_ref()))
         },
     );
     let shown = |span: Option<Duration>| span.map_or_else(|| "-".into(), span::show_seconds);
@@ -152,9 +160,9 @@ fn line(cells: &[String; 6], widths: &[usize; 6]) -> String {
     cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
 }
 
-/// Keys may contain anything; a terminal must not see it.
+/// Keys, owners and reasons are text of other people: what is not seen is escaped.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    Printable(text).to_string()
 }
 
 #[cfg(test)]
@@ -170,6 +178,7 @@ mod tests {
             reason: Some(Label::new("reason", "release 1.9").unwrap()),
             fence: 1_794_808_478_716_123,
             weight: 1,
+            capacity: Some(1),
             exclusive: true,
             group: None,
             held_for: Duration::from_secs(192),

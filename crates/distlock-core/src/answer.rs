@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Label, Ticket};
+use crate::{Label, Mode, Ticket};
 
 /// The answer to an [`Ask`](crate::Ask).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub enum Answer {
     /// The [witness](crate::Ask::witness) does not hold: the store has forgotten what it promised.
     /// Nothing was changed.
     Forgot,
+    /// The numbers that fences and tickets are made from are used up: a further one could not be
+    /// larger and exact. Nothing was changed, and it does not pass.
+    Spent,
     /// Refused for the reason inside, by a store of several nodes. Some of them may have granted
     /// the claim, or may still do so: it has to be released before it is asked for again.
     Outvoted(Box<Answer>),
@@ -56,6 +59,9 @@ pub struct Holder {
     pub fence: u64,
     /// How much it holds.
     pub weight: u32,
+    /// How much there is in all, as its own ask said; none if the store did not say. A
+    /// [snapshot](crate::Snapshot) of a hold that was made by distlock always has it.
+    pub capacity: Option<u32>,
     /// True if it shares with nobody.
     pub exclusive: bool,
     /// The group of a shared holder.
@@ -64,6 +70,24 @@ pub struct Holder {
     pub held_for: Duration,
     /// When its lease ends unless renewed; none for a foreign holder that never expires.
     pub expires_in: Option<Duration>,
+}
+
+impl Holder {
+    /// How it holds, as far as is known: without its capacity a semaphore looks like a reader.
+    pub fn mode(&self) -> Mode {
+        match (self.capacity, self.exclusive) {
+            (Some(capacity), _) => Mode::of_shape(self.weight, capacity),
+            (None, true) => Mode::Exclusive,
+            (None, false) => Mode::Shared,
+        }
+    }
+
+    /// The ttl of its lease, estimated from what is left of it: stores do not keep it. The estimate
+    /// is exact for a lease that was never renewed, and never below the ttl for a holder that
+    /// renews before two thirds of it have passed. None for a holder that never expires.
+    pub fn ttl_estimate(&self) -> Option<Duration> {
+        self.expires_in.map(|left| left.saturating_add(self.held_for).min(left.saturating_mul(3)))
+    }
 }
 
 /// The answer to a [`Renewal`](crate::Renewal).

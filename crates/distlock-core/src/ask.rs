@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Claim, FENCE_MAX, Invalid, Key, Label, ReentryId, Ticket};
+use crate::{AttemptId, Claim, FENCE_MAX, Invalid, Key, Label, ReentryId, Ticket};
 
 /// The largest capacity. A reader takes 1 of it, a writer all of it.
 pub const CAPACITY_MAX: u32 = u32::MAX;
@@ -23,6 +23,9 @@ pub const TTL_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub struct Ask {
     /// Who asks for what. The same claim asked again gets the same answer.
     pub claim: Claim,
+    /// The call that asks, if the claim id is one that its caller chose. The claim is then given up
+    /// by the clean-up of its last attempt ([`Target::Attempt`]).
+    pub attempt: Option<AttemptId>,
     /// The label shown to those who wait.
     pub owner: Label,
     /// What for, if the owner says so.
@@ -54,6 +57,7 @@ impl Ask {
     pub fn new(claim: Claim, owner: Label, ttl: Duration) -> Self {
         Self {
             claim,
+            attempt: None,
             owner,
             reason: None,
             weight: 1,
@@ -195,6 +199,14 @@ impl Renewal {
 pub enum Target {
     /// One's own claim, held or waiting.
     Claim(Claim),
+    /// One attempt for a claim: the claim itself, held or waiting, only if no other attempt of it
+    /// is left. What [`How::bury`] remembers as dead is the attempt alone.
+    Attempt {
+        /// The claim that was asked for.
+        claim: Claim,
+        /// The call that is over.
+        attempt: AttemptId,
+    },
     /// An operator's break: whoever holds `key`, if its fence is still `fence`.
     Fence {
         /// The key to free.
@@ -208,7 +220,7 @@ impl Target {
     /// The key concerned.
     pub fn key(&self) -> &Key {
         match self {
-            Self::Claim(claim) => &claim.key,
+            Self::Claim(claim) | Self::Attempt { claim, .. } => &claim.key,
             Self::Fence { key, .. } => key,
         }
     }

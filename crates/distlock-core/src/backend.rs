@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Weak;
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -45,6 +44,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can do. Constant over its life, but for pushes that turn out to be denied.
     fn capabilities(&self) -> Capabilities;
 
+    /// Where the store is, for errors and logs: a host and port, or a path, without secrets.
+    fn location(&self) -> &str;
+
     /// Tries once to get what is asked, taking a place in the queue if the ask says so.
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer>;
 
@@ -83,17 +85,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Messages for claims of this client. A push is a shortcut: it may come late, twice or never.
     /// Every stream gets every push from the moment it was made on.
     fn pushes(&self) -> Streaming<'static, Push>;
-
-    /// Lends an ear. Where the answer to a call tells of another claim of this client, all ears
-    /// hear of that at once, as a part of the call, and the streams do not. What comes by itself
-    /// goes to the streams as ever. A driver whose answers tell nothing more has no use for ears.
-    fn lend(&self, ear: Weak<dyn Ear>);
-}
-
-/// Whoever wants to hear without a task in between.
-pub trait Ear: fmt::Debug + Send + Sync {
-    /// Hears of a claim. Whoever makes a call pays for this: it must be quick, and must not call.
-    fn hear(&self, push: Push);
 }
 
 /// What a backend can do.
@@ -133,6 +124,14 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// The order of readers and writers unless one is chosen: writers first where the store offers
+    /// that, or else the first order that it does offer.
+    pub fn default_order(&self) -> crate::Order {
+        let preferred = crate::Order::PreferWriters;
+        let offered = self.orders.iter().find(|order| **order == preferred);
+        offered.or(self.orders.first()).copied().unwrap_or(preferred)
+    }
+
     /// Everything there is.
     pub const ALL: Self = Self {
         fencing: true,
@@ -198,6 +197,12 @@ pub enum Push {
     },
     /// Messages may have been lost: whoever waits should ask where it stands.
     Interrupted,
+    /// Something may have happened to a claim: ask the store where it stands. Nothing else follows
+    /// from it, so it may come from anywhere.
+    Check {
+        /// The claim.
+        id: ClaimId,
+    },
     /// An operator broke a held claim. Goes to the client that asked for it; whoever keeps the
     /// claim alive since finds out at the next renewal.
     Broken {

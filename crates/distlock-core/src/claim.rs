@@ -87,6 +87,21 @@ secret_id! {
 }
 
 secret_id! {
+    /// The id of one call for a claim whose id the caller chose and may repeat. The clean-up of the
+    /// call gives up its attempt, and the claim only if no other attempt of it is left.
+    AttemptId, "attempt id"
+}
+
+impl AttemptId {
+    /// The id under which a store remembers that this attempt for that claim is dead. The claim
+    /// itself is not: another attempt may still get it.
+    pub fn tombstone(&self, claim: &ClaimId) -> ClaimId {
+        let (attempt, claim) = (self.as_bytes(), claim.as_bytes());
+        ClaimId::from_bytes(std::array::from_fn(|at| attempt[at] ^ claim[at]))
+    }
+}
+
+secret_id! {
     /// The id of one thread of work that may enter a reentrant mutex again while it is inside.
     ReentryId, "reentry id"
 }

@@ -1,9 +1,10 @@
 //! A value that was refused at the door, with its name and the reason.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The most of a refused value that an error repeats, in characters.
-const SHOWN_MAX: usize = 80;
+const SHOWN_MAX: usize = 120;
 
 /// A value that cannot be accepted. Nothing was sent to any backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,18 +15,22 @@ pub struct Invalid {
     /// The offending value, shortened if it is long.
     pub value: String,
     /// What would have been acceptable.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 impl Invalid {
     /// Refuses `value` for `what`.
-    pub fn new(what: &'static str, value: impl fmt::Display, why: &'static str) -> Self {
+    pub fn new(
+        what: &'static str,
+        value: impl fmt::Display,
+        why: impl Into<Cow<'static, str>>,
+    ) -> Self {
         let text = value.to_string();
         let shown = match text.char_indices().nth(SHOWN_MAX) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
         };
-        Self { what, value: shown, why }
+        Self { what, value: shown, why: why.into() }
     }
 }
 

@@ -34,7 +34,8 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage>;
 
     /// The past of one key, newest first. At most `limit` entries, and never more than
-    /// [`JOURNAL_PAGE_MAX`].
+    /// [`JOURNAL_PAGE_MAX`]. A store that cannot find the entries of a key by an index may look at
+    /// the newest 10,000 of all keys only.
     fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>>;
 
     /// The newest entry: reading on after it gets what happens from now on. None if there is none.

@@ -1,9 +1,10 @@
 //! What the journal says about a lock: who, when, what happened. Claim ids are no part of it.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Ask, CAPACITY_MAX, FENCE_MAX, Key, Label};
+use crate::{Ask, CAPACITY_MAX, ClaimId, FENCE_MAX, Invalid, Key, Label};
 
 /// Something that happened to a lock, as it is written into a [`Journal`](crate::Journal).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +26,7 @@ pub struct Note {
     pub what: What,
 }
 
-/// The number of an acquisition, drawn at random: it tells acquisitions apart and is of no other
-/// use. Below 2^53.
+/// The number of an acquisition: it tells acquisitions apart and is of no other use. Below 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VisitId(pub u64);
 
@@ -36,6 +36,19 @@ impl VisitId {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).ok()?;
         Some(Self(u64::from_be_bytes(bytes) & FENCE_MAX))
+    }
+
+    /// The number of the acquisition under a claim id of the caller's: the same for every call
+    /// under that id, so that calls which repeat one request or come back to a kept place are one
+    /// acquisition. It shows 53 of the 128 bits of the secret at most, so the id stays a secret.
+    pub fn of(id: &ClaimId) -> Self {
+        let number = u128::from_be_bytes(*id.as_bytes());
+        let [high, low] = [(number >> 64) as u64, number as u64];
+        // The finalizer of SplitMix64: every bit of the id changes half of the number.
+        let mut mixed = high.rotate_left(32) ^ low.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((mixed ^ (mixed >> 31)) & FENCE_MAX)
     }
 }
 
@@ -82,6 +95,15 @@ impl Mode {
                 Some(Self::Permits { weight, capacity })
             }
         }
+    }
+}
+
+/// Reads what `Display` writes.
+impl FromStr for Mode {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        Self::read(text).ok_or_else(|| Invalid::new("mode", text, "must be a mode of a lock"))
     }
 }
 
@@ -142,11 +164,19 @@ pub enum What {
         /// Why, as the operator says.
         why: Option<Label>,
     },
+    /// A program did something that concerns the key and is no part of any hold, such as deleting
+    /// what the lock guards.
+    Action {
+        /// On whose behalf.
+        by: Label,
+        /// What it did, in a word.
+        what: Label,
+    },
 }
 
 impl What {
-    /// What happened, in a word: `queued`, `gave-up`, `granted`, `at-risk`, `released`, `lost` or
-    /// `broken`.
+    /// What happened, in a word: `queued`, `gave-up`, `granted`, `at-risk`, `released`, `lost`,
+    /// `broken` or `action`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Queued { .. } => "queued",
@@ -156,6 +186,7 @@ impl What {
             Self::Released { .. } => "released",
             Self::Lost { .. } => "lost",
             Self::Broken { .. } => "broken",
+            Self::Action { .. } => "action",
         }
     }
 }
@@ -193,6 +224,10 @@ impl Note {
                 add("by", Some(by.to_string()));
                 add("why", why.as_ref().map(Label::to_string));
             }
+            What::Action { by, what } => {
+                add("by", Some(by.to_string()));
+                add("why", Some(what.to_string()));
+            }
         }
         fields
     }
@@ -211,6 +246,7 @@ impl Note {
             "released" => What::Released { held: span().flatten() },
             "lost" => What::Lost { held: span().flatten(), why: label("why")?? },
             "broken" => What::Broken { by: label("by")??, why: label("why").flatten() },
+            "action" => What::Action { by: label("by")??, what: label("why")?? },
             _ => return None,
         };
         Some(Self {
@@ -245,6 +281,7 @@ mod tests {
             What::Released { held: None },
             What::Lost { held: None, why: label("expired") },
             What::Broken { by: label("anna"), why: None },
+            What::Action { by: label("ci"), what: label("unlock") },
             What::Broken { by: label("anna"), why: Some(label("stuck since noon")) },
         ];
         let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { weight: 2, capacity: 5 }];

@@ -12,7 +12,7 @@ pub const SNAPSHOT_MAX: usize = 100;
 pub struct Snapshot {
     /// The key.
     pub key: Key,
-    /// Who goes first; none while nobody holds or waits.
+    /// The order that the sharers agree on; none while no claim shares or waits to share.
     pub order: Option<Order>,
     /// The holders, the one whose lease ends last first; at most [`SNAPSHOT_MAX`].
     pub holders: Vec<Holder>,

@@ -56,6 +56,10 @@ impl Serialize for Entry {
                     map.serialize_entry("why", why.as_str())?;
                 }
             }
+            What::Action { by, what } => {
+                map.serialize_entry("by", by.as_str())?;
+                map.serialize_entry("why", what.as_str())?;
+            }
         }
         map.end()
     }

@@ -62,10 +62,13 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_reader(bytes.reader()).map_err(|error| {
         let text = error.to_string();
         let secret = text.contains("invalid value") || text.contains("invalid type");
-        let at = format!("line {} column {}", error.line(), error.column());
-        let what =
-            if secret { "a value of the wrong type or out of range".to_owned() } else { text };
-        Problem::bad_request(format!("the body is not what was expected: {what}, at {at}"))
+        let at = format!(" at line {} column {}", error.line(), error.column());
+        let what = match secret {
+            true => "a value of the wrong type or out of range",
+            // The text ends with the position where there is one.
+            false => text.strip_suffix(&at).unwrap_or(&text),
+        };
+        Problem::bad_request(format!("the body is not what was expected: {what}{at}"))
     })
 }
 

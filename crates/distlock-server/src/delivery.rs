@@ -13,10 +13,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use distlock::{Lease, Leases};
-use tokio::net::TcpStream;
+use distlock::{End, Lease, Leases};
 
 use crate::ledger::Account;
+use crate::socket::Socket;
 use crate::sync::lock;
 
 /// For so long after an answer a reset says that it was never read. Later ones say nothing: proxies
@@ -50,8 +50,11 @@ impl Undo {
             let key = self.lease.key();
             tracing::info!(%key, "the client is gone: its lease is released");
             for attempt in 1..=RELEASES_MAX {
-                match self.leases.release(&self.lease).await {
-                    Ok(_) => return self.account.ended(self.lease.id()),
+                // Only what this request got: the client may have repeated it, here or elsewhere,
+                // and have the lease from there.
+                match self.leases.give_up(&self.lease).await {
+                    Ok(End::Released) => return self.account.ended(&self.lease),
+                    Ok(_) => return,
                     Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
                 }
             }
@@ -124,14 +127,14 @@ impl Transit {
     }
 
     /// The connection is over: finds out whether what was written last has arrived.
-    pub(crate) async fn settle(&self, stream: &TcpStream) {
+    pub(crate) async fn settle(&self, socket: &Socket) {
         loop {
             let written = match &*lock(&self.cargo) {
                 None => return,
                 Some(cargo) => cargo.written,
             };
             let Some(written) = written else { return self.broke() };
-            let patience = match look(stream) {
+            let patience = match look(socket) {
                 Look::Broken => return self.broke(),
                 Look::Talking => return self.heard(),
                 Look::Ended => RESET_AFTER,
@@ -153,11 +156,11 @@ enum Look {
     Broken,
 }
 
-fn look(stream: &TcpStream) -> Look {
-    if !matches!(stream.take_error(), Ok(None)) {
+fn look(socket: &Socket) -> Look {
+    if !matches!(socket.take_error(), Ok(None)) {
         return Look::Broken;
     }
-    match stream.try_read(&mut [0; 1]) {
+    match socket.try_read(&mut [0; 1]) {
         Ok(0) => Look::Ended,
         Ok(_) => Look::Talking,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Open,

@@ -46,7 +46,7 @@ fn check(app: &App, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         return Err(Problem::bad_request("the request names no host"));
     };
     let config = &app.config;
-    if config.tokens.is_empty() || !config.hosts.is_empty() {
+    if app.tokens.load().is_empty() || !config.hosts.is_empty() {
         let name = without_port(&host);
         let named = config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name));
         if !is_loopback(name) && !named {

@@ -4,22 +4,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::Listen;
+
 /// Why a service did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Everybody could reach the service, and nobody would have to say who they are.
+    /// Other machines could reach the service without a token.
     #[error("listen on {0}: without tokens only a loopback address is allowed (--token-file)")]
     Unprotected(SocketAddr),
     /// The address cannot be listened on.
-    #[error("listen on {address}: {source}")]
+    #[error("listen on {listen}: {source}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        listen: Listen,
         /// What the system says.
         source: io::Error,
     },
-    /// The file with the tokens cannot be read.
+    /// The file with the tokens cannot be read, or other users can read it.
     #[error("read the tokens in {path:?}: {source}")]
     TokenFile {
         /// The file.
@@ -34,6 +36,14 @@ pub enum Error {
         line: usize,
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// A certificate or a key cannot be used.
+    #[error("use {path:?} for TLS: {source}")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
     },
     /// The locks could not all be released at the end.
     #[error(transparent)]

@@ -51,7 +51,7 @@ pub(crate) async fn events(
     let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ready = VecDeque::from([HELLO.to_owned()]);
-    let channel = Channel { app, feed, prefix: query.prefix, ping, ready, _place: place };
+    let channel = Channel { app, caller, feed, prefix: query.prefix, ping, ready, _place: place };
     let body = stream::unfold(channel, |mut channel| async move {
         let text = channel.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(text)), channel))
@@ -71,6 +71,7 @@ fn since(headers: &HeaderMap) -> Result<Since, Problem> {
 /// One stream of events to one client.
 struct Channel {
     app: Arc<App>,
+    caller: Caller,
     feed: std::pin::Pin<Box<dyn stream::Stream<Item = News> + Send>>,
     prefix: String,
     ping: Interval,
@@ -79,9 +80,12 @@ struct Channel {
 }
 
 impl Channel {
-    /// The next piece of the stream; none when the service stops.
+    /// The next piece of the stream; none when the service stops, or the token has ended.
     async fn next(&mut self) -> Option<String> {
         loop {
+            if !self.caller.is_current(&self.app) {
+                return None;
+            }
             if let Some(text) = self.ready.pop_front() {
                 return Some(text);
             }

@@ -1,22 +1,22 @@
-//! Leases: asked for, renewed and released by their clients, through any replica.
+//! Asking for a lease, through any replica.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{ClaimId, End, Error, Key, Leases, Turn};
+use distlock::{ClaimId, Error, Key, Leases, Turn};
 
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath};
 use crate::delivery::{Transit, Undo};
-use crate::ledger::Leased;
-use crate::limits::{TTL, span};
+use crate::ledger::{About, Leased};
+use crate::limits::{self, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
-use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, RenewRequest, millis};
+use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, millis};
 
 /// The lease of those who do not say.
 pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -27,8 +27,7 @@ const LOCK_FENCE: HeaderName = HeaderName::from_static("lock-fence");
 struct Wish {
     key: Key,
     leases: Leases,
-    owner: String,
-    mode: Mode,
+    about: About,
     wait: Duration,
     id: Option<ClaimId>,
     keep_place: bool,
@@ -61,22 +60,23 @@ pub(crate) async fn create(
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
-    let wish = Wish::read(&app, key, request, || format!("http@{}", peer.ip()))?;
+    let wish = Wish::read(&app, &caller, key, request, || format!("http@{}", peer.ip()))?;
+    wish.check_limit(&app, &caller).await?;
     let account = app.limits.account(&caller);
-    let slot = account.slot(wish.id)?;
+    let slot = account.slot(&wish.key, wish.id)?;
     let _waiting = match wish.wait.is_zero() {
         true => None,
         false => Some(app.limits.wait(&caller)?),
     };
     let outcome = tokio::select! {
         biased;
-        outcome = wish.take() => outcome,
+        outcome = wish.take(&app) => outcome,
         () = app.stop.cancelled() => Err(Problem::stopping()),
     };
     match outcome? {
         Taken::Lease { lease, again } => {
             let leased = Leased::new(lease.clone(), wish.leases.clone());
-            slot.leased(leased.about(&wish.owner, wish.mode));
+            slot.leased(leased.about(wish.about.clone()));
             let status = if again { StatusCode::OK } else { StatusCode::CREATED };
             let answer = wish.answer(status, &lease);
             if !again {
@@ -97,19 +97,20 @@ enum Taken {
 impl Wish {
     fn read(
         app: &App,
+        caller: &Caller,
         key: Key,
         request: LeaseRequest,
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
-        let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
+        let ttl = limits::ttl(caller, request.ttl_ms, TTL_DEFAULT)?;
         let wait = span("waitMs", request.wait_ms, Duration::ZERO, app.waits())?;
         let id = request.lease_id.as_deref().map(lease_id).transpose()?;
         let keep_place = request.keep_place;
         if keep_place && id.is_none() {
             return Err(Problem::invalid("keepPlace needs a leaseId to come back with"));
         }
+        let (mode, permits) = mode(&request)?;
         let owner = request.owner.unwrap_or_else(owner);
-        let mode = request.mode.unwrap_or_default();
         let leases = app.locks.lease(&key)?.configure(|o| {
             let o = o.ttl(ttl).max_wait(wait).owner(&owner).patience(wait.max(TTL_DEFAULT));
             let o = if keep_place { o.place(app.config.place) } else { o };
@@ -120,35 +121,51 @@ impl Wish {
         })?;
         let leases = match request.order {
             Some(order) => leases.order(order.to_core()),
-            None if mode == Mode::Shared => leases.order(app.default_order()),
             None => leases,
         };
-        let leases = match (mode, request.permits, request.limit) {
-            (Mode::Exclusive, None, None) => leases,
-            (Mode::Shared, None, None) => leases.shared(),
-            (Mode::Exclusive, permits, Some(limit)) => {
-                leases.permits(permits.unwrap_or(1), limit)?
-            }
-            (Mode::Exclusive, Some(_), None) => {
-                return Err(Problem::invalid("permits need a limit: so many of how many?"));
-            }
-            (Mode::Shared, ..) => {
-                return Err(Problem::invalid("mode shared goes without permits and limit"));
-            }
+        let leases = match (mode, permits) {
+            (_, Some((permits, limit))) => leases.permits(permits, limit)?,
+            (Mode::Shared, None) => leases.shared(),
+            (_, None) => leases,
         };
+        let (permits, limit) = permits.unzip();
+        let about = About { owner, mode, permits, limit };
         let begun = Instant::now();
-        Ok(Self { key, leases, owner, mode, wait, id, keep_place, begun })
+        Ok(Self { key, leases, about, wait, id, keep_place, begun })
     }
 
-    async fn take(&self) -> Result<Taken, Problem> {
+    /// Each claim on a semaphore counts by its own limit, so a larger one than the holders have
+    /// would let more of them in. An operator may raise it; for others it is as it is while it is
+    /// in use.
+    async fn check_limit(&self, app: &App, caller: &Caller) -> Result<(), Problem> {
+        let Some(limit) = self.about.limit else { return Ok(()) };
+        if caller.may_break().is_ok() {
+            return Ok(());
+        }
+        let seen = app.locks.inspect(&self.key).await?;
+        let limits = seen.holders.into_iter().filter_map(|holder| wire::Holder::from(holder).limit);
+        match limits.max() {
+            Some(in_force) if limit > in_force => Err(Problem::forbidden(format!(
+                "limit {limit} is above {in_force}, the limit of those who hold permits now: that \
+                 needs the scope admin",
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn take(&self, app: &App) -> Result<Taken, Problem> {
         let Some(id) = self.id else {
-            let lease = self.leases.acquire().await.map_err(Problem::from)?;
-            return Ok(Taken::Lease { lease, again: false });
+            return match self.leases.acquire().await {
+                Ok(lease) => Ok(Taken::Lease { lease, again: false }),
+                Err(error) => Err(self.refuse(app, error, Problem::from).await),
+            };
         };
         let again = self.leases.find(id).await.map_err(Problem::under_an_id)?.is_some();
         if !self.keep_place {
-            let lease = self.leases.acquire_as(id).await.map_err(Problem::under_an_id)?;
-            return Ok(Taken::Lease { lease, again });
+            return match self.leases.acquire_as(id).await {
+                Ok(lease) => Ok(Taken::Lease { lease, again }),
+                Err(error) => Err(self.refuse(app, error, Problem::under_an_id).await),
+            };
         }
         match self.leases.acquire_or_queue(id).await.map_err(Problem::under_an_id)? {
             Turn::Granted(lease) => Ok(Taken::Lease { lease, again }),
@@ -167,13 +184,20 @@ impl Wish {
         }
     }
 
+    async fn refuse(
+        &self,
+        app: &App,
+        error: Error,
+        convert: impl FnOnce(Error) -> Problem,
+    ) -> Problem {
+        let (locks, key) = (&app.locks, &self.key);
+        Problem::after_a_wait(error, locks, key, TTL_DEFAULT, convert).await
+    }
+
     fn answer(&self, status: StatusCode, lease: &distlock::Lease) -> Response {
-        let body = wire::Lease {
-            owner: Some(self.owner.clone()),
-            mode: Some(self.mode),
-            waited_ms: millis(self.begun.elapsed()),
-            ..view(&self.leases, lease)
-        };
+        let waited_ms = millis(self.begun.elapsed());
+        let about = Some(self.about.clone());
+        let body = wire::Lease { waited_ms, ..view(&self.leases, lease, about) };
         let place = format!("/api/v1/locks/{}/lease", encode(self.key.as_str()));
         let mut answer = answer(status, &body);
         if let Ok(place) = HeaderValue::from_str(&place) {
@@ -183,111 +207,8 @@ impl Wish {
     }
 }
 
-/// Renews a lease.
-#[utoipa::path(put, path = "/api/v1/locks/{key}/lease", tag = "leases",
-    params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
-        ("Lease-Id" = String, Header, description = "the secret of the lease",
-            pattern = "^[0-9a-fA-F]{32}$")),
-    request_body(content = RenewRequest, description = "all members are optional"),
-    responses(
-        (status = 200, description = "renewed", body = wire::Lease),
-        (status = 410, description = "lost", body = ProblemBody,
-            content_type = PROBLEM),
-        Refusals))]
-pub(crate) async fn renew(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    KeyPath(key): KeyPath,
-    headers: HeaderMap,
-    JsonBody(request): JsonBody<RenewRequest>,
-) -> Result<Response, Problem> {
-    caller.may_lock(key.as_str())?;
-    let id = lease_id_header(&headers)?;
-    let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
-    let account = app.limits.account(&caller);
-    let (leases, known, about) = match account.known(id, &key) {
-        Some(Leased { lease, leases, about, .. }) => (leases, Some(lease), about),
-        None => (app.locks.lease(&key)?, None, None),
-    };
-    let leases = leases.configure(|o| o.ttl(ttl))?;
-    let mut lease = known.unwrap_or_else(|| leases.lease_of(id));
-    match leases.extend(&mut lease).await {
-        Ok(()) => {
-            account.renewed(&lease);
-            let (owner, mode) = about.unzip();
-            let body = wire::Lease { owner, mode, ..view(&leases, &lease) };
-            Ok(answer(StatusCode::OK, &body))
-        }
-        Err(error) => {
-            if matches!(error, Error::NotHeld { .. } | Error::Lost { .. }) {
-                account.ended(id);
-            }
-            Err(Problem::under_an_id(error))
-        }
-    }
-}
-
-/// Releases a lease.
-#[utoipa::path(delete, path = "/api/v1/locks/{key}/lease", tag = "leases",
-    params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
-        ("Lease-Id" = String, Header, description = "the secret of the lease",
-            pattern = "^[0-9a-fA-F]{32}$")),
-    responses(
-        (status = 204, description = "released"),
-        (status = 410, description = "it had been lost", body = ProblemBody,
-            content_type = PROBLEM),
-        Refusals))]
-pub(crate) async fn release(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    KeyPath(key): KeyPath,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    caller.may_lock(key.as_str())?;
-    let id = lease_id_header(&headers)?;
-    let account = app.limits.account(&caller);
-    let (leases, lease) = match account.known(id, &key) {
-        Some(known) => (known.leases, known.lease),
-        None => found(&app, &key, id).await?,
-    };
-    let end = leases.release(&lease).await.map_err(Problem::under_an_id)?;
-    account.ended(id);
-    match end {
-        End::Released => Ok(StatusCode::NO_CONTENT.into_response()),
-        _ => Err(Problem::gone()),
-    }
-}
-
-/// A lease that was granted elsewhere, or before a restart. Only the journal wants to know more of
-/// it than its id: who held it, and under which fence.
-async fn found(app: &App, key: &Key, id: ClaimId) -> Result<(Leases, distlock::Lease), Problem> {
-    let leases = app.locks.lease(key)?;
-    if !app.journal {
-        let lease = leases.lease_of(id);
-        return Ok((leases, lease));
-    }
-    let Some(lease) = leases.find(id).await.map_err(Problem::under_an_id)? else {
-        return Err(Problem::gone());
-    };
-    let seen = app.locks.inspect(key).await.ok();
-    let holder = seen.and_then(|seen| seen.holders.into_iter().find(|h| h.fence == lease.fence()));
-    let leases = match holder {
-        Some(holder) => leases.configure(|o| {
-            let o = o.owner(holder.owner.as_str());
-            if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
-        })?,
-        None => leases,
-    };
-    Ok((leases, lease))
-}
-
-fn lease_id_header(headers: &HeaderMap) -> Result<ClaimId, Problem> {
-    let value = headers.get("lease-id").and_then(|value| value.to_str().ok());
-    lease_id(value.ok_or_else(|| Problem::bad_request("the header Lease-Id is missing"))?)
-}
-
 /// Reads a lease id. What was wrong with it is not repeated: it may be most of a secret.
-fn lease_id(text: &str) -> Result<ClaimId, Problem> {
+pub(crate) fn lease_id(text: &str) -> Result<ClaimId, Problem> {
     let id: ClaimId =
         text.parse().map_err(|_| Problem::invalid("a lease id is 32 hexadecimal digits"))?;
     // Not chance, but somebody's idea of a default.
@@ -297,12 +218,31 @@ fn lease_id(text: &str) -> Result<ClaimId, Problem> {
     Ok(id)
 }
 
-fn view(leases: &Leases, lease: &distlock::Lease) -> wire::Lease {
+/// The mode, and so many of how many permits.
+fn mode(request: &LeaseRequest) -> Result<(Mode, Option<(u32, u32)>), Problem> {
+    let mode = match (request.mode, request.limit) {
+        (None | Some(Mode::Exclusive), Some(_)) => Mode::Permits,
+        (mode, _) => mode.unwrap_or_default(),
+    };
+    match (mode, request.permits, request.limit) {
+        (Mode::Permits, permits, Some(limit)) => Ok((mode, Some((permits.unwrap_or(1), limit)))),
+        (Mode::Shared, None, None) | (Mode::Exclusive, None, None) => Ok((mode, None)),
+        (Mode::Shared, ..) => Err(Problem::invalid("mode shared goes without permits and limit")),
+        _ => Err(Problem::invalid("permits need a limit: so many of how many?")),
+    }
+}
+
+/// A lease as its client sees it.
+pub(crate) fn view(leases: &Leases, lease: &distlock::Lease, about: Option<About>) -> wire::Lease {
+    let (permits, limit) = about.as_ref().map_or((None, None), |a| (a.permits, a.limit));
+    let (owner, mode) = about.map(|about| (about.owner, about.mode)).unzip();
     wire::Lease {
         lease_id: lease.id().reveal(),
         key: lease.key().to_string(),
-        owner: None,
-        mode: None,
+        owner,
+        mode,
+        permits,
+        limit,
         fence: lease.fence(),
         ttl_ms: millis(lease.ttl()),
         remaining_ms: millis(leases.remaining(lease)),
@@ -311,7 +251,7 @@ fn view(leases: &Leases, lease: &distlock::Lease) -> wire::Lease {
     }
 }
 
-fn answer(status: StatusCode, lease: &wire::Lease) -> Response {
+pub(crate) fn answer(status: StatusCode, lease: &wire::Lease) -> Response {
     let fence = HeaderValue::from(lease.fence);
     let mut answer = (status, Json(lease)).into_response();
     answer.headers_mut().insert(LOCK_FENCE, fence);

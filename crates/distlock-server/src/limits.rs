@@ -1,15 +1,17 @@
 //! How much of everything one caller may have.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::Key;
+use distlock::{Key, Reason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Config;
 use crate::auth::Caller;
 use crate::ledger::Account;
 use crate::problem::Problem;
+use crate::sync::lock;
 
 /// The largest body of a request that is not a Terraform state.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
@@ -28,47 +30,84 @@ pub(crate) const TTL: std::ops::RangeInclusive<Duration> =
 /// How long an operation under a pattern may last.
 pub(crate) const OPERATION_MAX: Duration = Duration::from_secs(600);
 
-/// What each caller has at the moment.
+/// What each caller has in use, by the name of its token. A reloaded token file keeps it.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    waiters: Vec<Arc<Semaphore>>,
-    accounts: Vec<Account>,
-    /// Has no slot for anything.
-    nobody: Account,
+    shares: Mutex<HashMap<String, Arc<Share>>>,
+    waiters_max: usize,
+    leases_max: usize,
+}
+
+/// What one caller has in use.
+#[derive(Debug)]
+pub(crate) struct Share {
+    waiters: Arc<Semaphore>,
+    account: Account,
 }
 
 impl Limits {
     pub(crate) fn new(config: &Config) -> Self {
-        // Callers are counted from 1; number 0 is everybody where there are no tokens.
-        let callers = config.tokens.len() + 1;
-        Self {
-            waiters: (0..callers).map(|_| Arc::new(Semaphore::new(config.waiters_max))).collect(),
-            accounts: (0..callers).map(|_| Account::new(config.leases_max)).collect(),
-            nobody: Account::new(0),
+        let (waiters_max, leases_max) = (config.waiters_max, config.leases_max);
+        Self { shares: Mutex::default(), waiters_max, leases_max }
+    }
+
+    /// The share of a name. There are as many as there are tokens.
+    pub(crate) fn share(&self, name: &str) -> Arc<Share> {
+        let mut shares = lock(&self.shares);
+        if let Some(share) = shares.get(name) {
+            return Arc::clone(share);
         }
+        let waiters = Arc::new(Semaphore::new(self.waiters_max));
+        let share = Arc::new(Share { waiters, account: Account::new(self.leases_max) });
+        shares.insert(name.to_owned(), Arc::clone(&share));
+        share
+    }
+
+    /// Forgets names that have gone, once their leases have ended.
+    pub(crate) fn keep(&self, is_known: impl Fn(&str) -> bool) {
+        let mut shares = lock(&self.shares);
+        shares.retain(|name, share| is_known(name) || !share.account.is_empty());
     }
 
     /// Counts a request that may wait, for as long as the permit lives.
     pub(crate) fn wait(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, Problem> {
-        let gate = self.waiters.get(caller.number).map(Arc::clone);
-        gate.and_then(|gate| gate.try_acquire_owned().ok())
-            .ok_or_else(|| Problem::too_many("too many requests of this token are waiting"))
+        let waiters = Arc::clone(&caller.share.waiters);
+        waiters
+            .try_acquire_owned()
+            .map_err(|_| Problem::too_many("too many requests of this token are waiting"))
     }
 
     /// The leases of a caller.
-    pub(crate) fn account(&self, caller: &Caller) -> &Account {
-        self.accounts.get(caller.number).unwrap_or(&self.nobody)
+    pub(crate) fn account<'a>(&self, caller: &'a Caller) -> &'a Account {
+        &caller.share.account
     }
 
-    /// A hold was broken, whosever it was.
+    /// A hold was broken, of whichever caller: a lease that was granted here counts as lost.
     pub(crate) fn broken(&self, key: &Key, fence: u64) {
-        self.accounts.iter().for_each(|account| account.broken(key, fence));
+        for leased in self.accounts().iter().filter_map(|account| account.broken(key, fence)) {
+            leased.leases.count_lost(&leased.lease, Reason::Broken);
+        }
+    }
+
+    /// The leases of every caller.
+    pub(crate) fn accounts(&self) -> Vec<Account> {
+        lock(&self.shares).values().map(|share| share.account.clone()).collect()
     }
 
     /// Forgets what has ended.
     pub(crate) fn tidy(&self) {
-        self.accounts.iter().for_each(Account::tidy);
+        lock(&self.shares).values().for_each(|share| share.account.tidy());
     }
+}
+
+/// Reads a ttl, which the token of a caller may limit further. A default is shortened to the limit.
+pub(crate) fn ttl(
+    caller: &Caller,
+    ms: Option<u64>,
+    default: Duration,
+) -> Result<Duration, Problem> {
+    let most = caller.ttl_max();
+    span("ttlMs", ms, default.min(most), *TTL.start()..=most)
 }
 
 /// Reads a duration from a request and refuses it by name if it is out of bounds.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use distlock::{Cursor, Error};
 
+use crate::audit::{self, AUDIT};
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath, QueryOf};
 use crate::problem::Problem;
-use crate::state::{App, Peer};
+use crate::state::App;
 use crate::wire::{self, BreakRequest, HistoryQuery, ListQuery, PROBLEM, ProblemBody, Refusals};
 
 /// The longest cursor that is handed on.
@@ -94,17 +95,17 @@ pub(crate) async fn history(
 pub(crate) async fn break_hold(
     State(app): State<Arc<App>>,
     caller: Caller,
-    Extension(Peer(peer)): Extension<Peer>,
     KeyPath(key): KeyPath,
     JsonBody(request): JsonBody<BreakRequest>,
 ) -> Result<Response, Problem> {
     caller.may_break()?;
-    let (fence, by) = (request.fence, format!("http@{}", peer.ip()));
-    let operator = app.locks.configure(|o| o.owner(&by).reason(&request.reason))?;
+    let (fence, by) = (request.fence, caller.name());
+    let operator = audit::operator(&app, &caller, &request.reason)?;
     match operator.break_hold(&key, fence).await {
         Ok(()) => {
             app.limits.broken(&key, fence);
-            tracing::warn!(%key, fence, by, reason = request.reason, "a hold was broken");
+            let reason = request.reason;
+            tracing::warn!(target: AUDIT, %key, fence, by, reason, "a hold was broken");
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         Err(Error::NotHeld { .. }) => {

@@ -64,7 +64,7 @@ impl Metrics {
         });
     }
 
-    /// Somebody presented a token that is none, or was not heard because of too many such.
+    /// A token was wrong or expired, or there were too many such.
     pub(crate) fn refused(&self, outcome: &'static str) {
         self.record(|| {
             counter!("distlock_http_refused_tokens_total", "outcome" => outcome).increment(1);
@@ -87,7 +87,7 @@ fn describe() {
     describe_counter!("distlock_http_requests_total", "Requests answered, by status class");
     let help = "Time to answer, waiting included";
     describe_histogram!("distlock_http_request_seconds", Unit::Seconds, help);
-    let help = "Tokens that were wrong, or not looked at after too many wrong ones";
+    let help = "Tokens that were wrong or expired, or throttled after too many of them";
     describe_counter!("distlock_http_refused_tokens_total", help);
 }
 
@@ -110,12 +110,13 @@ pub(crate) async fn metrics(
     State(app): State<Arc<App>>,
     caller: Caller,
 ) -> Result<impl IntoResponse, Problem> {
-    caller.may_read()?;
+    caller.may_read_metrics()?;
     app.limits.tidy();
+    // A look at a quorum is what updates the number of its nodes that are up.
     if app.config.quorum {
-        // How many nodes are up is told by whoever looks at them.
-        summary::backend(&app).await;
+        summary::standing(&app.locks).await;
     }
+    summary::redlock(&app).await;
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, app.metrics.render()))
 }

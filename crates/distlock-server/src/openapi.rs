@@ -3,10 +3,12 @@
 use axum::Json;
 use axum::http::header;
 use axum::response::IntoResponse;
+use serde_json::{Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::{events, health, leases, list, metrics, patterns, summary};
+use crate::compat::{dapr, terraform, terraform_state};
+use crate::{events, health, leases, list, metrics, own_lease, patterns, summary};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,8 +20,8 @@ use crate::{events, health, leases, list, metrics, patterns, summary};
     paths(
         patterns::run,
         leases::create,
-        leases::renew,
-        leases::release,
+        own_lease::renew,
+        own_lease::release,
         list::list,
         list::one,
         list::history,
@@ -30,8 +32,15 @@ use crate::{events, health, leases, list, metrics, patterns, summary};
         health::livez,
         health::readyz,
         metrics::metrics,
+        document,
+        terraform_state::read,
+        terraform_state::write,
+        terraform_state::delete,
+        dapr::lock,
+        dapr::unlock,
+        dapr::metadata,
     ),
-    modifiers(&Tokens),
+    modifiers(&Tokens, &TerraformLocks),
     security(("bearer" = []), ("basic" = []), ())
 )]
 struct Document;
@@ -49,7 +58,57 @@ impl utoipa::Modify for Tokens {
     }
 }
 
+/// Methods that OpenAPI 3.1 has no place for, described as OpenAPI 3.2 does.
+struct TerraformLocks;
+
+impl utoipa::Modify for TerraformLocks {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let Some(item) = document.paths.paths.get_mut(terraform::PATH) else { return };
+        item.extensions = Some([("x-additionalOperations", operations())].into_iter().collect());
+    }
+}
+
+fn operations() -> Value {
+    let body = |description: &str| {
+        let content = json!({ "application/json": {} });
+        json!({ "description": description, "content": content })
+    };
+    let parameters = [
+        ("wait", "how long LOCK waits, such as 20s; at most 20s"),
+        ("ttl", "how long the lock lasts without an UNLOCK, such as 2h; at most 24h"),
+    ]
+    .map(|(name, description)| {
+        json!({
+            "name": name, "in": "query", "description": description, "schema": { "type": "string" },
+        })
+    });
+    json!({
+        "LOCK": {
+            "tags": ["terraform"],
+            "summary": "Locks a Terraform state. Needs the scope `lock:<prefix>`.",
+            "parameters": parameters,
+            "requestBody": body("Terraform's LockInfo; its `ID` names the lock"),
+            "responses": {
+                "200": body("locked, or locked under this ID before"),
+                "423": body("the LockInfo of the holder"),
+            },
+        },
+        "UNLOCK": {
+            "tags": ["terraform"],
+            "summary": "Unlocks a Terraform state. An empty body is a force-unlock, which needs \
+                        the scope `admin`.",
+            "requestBody": body("Terraform's LockInfo, or nothing"),
+            "responses": {
+                "200": { "description": "unlocked" },
+                "423": body("the LockInfo of the holder"),
+            },
+        },
+    })
+}
+
 /// The OpenAPI document.
+#[utoipa::path(get, path = "/api/openapi.json", tag = "health",
+    responses((status = 200, description = "this document", body = serde_json::Value)))]
 pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
 }

@@ -10,7 +10,7 @@ use distlock::{Error, Guard, Key, Locks, Order, Pacing, ReentrantGuard, Waiting,
 
 use crate::auth::Caller;
 use crate::body::{self, JsonBody};
-use crate::limits::{OPERATION_MAX, TTL, span};
+use crate::limits::{self, OPERATION_MAX, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
 use crate::wire::{Done, PROBLEM, PatternRequest, ProblemBody, Refusals, millis};
@@ -114,7 +114,8 @@ pub(crate) async fn run(
         let problem = Problem::new(StatusCode::NOT_FOUND, "not-found", "Not Found");
         problem.detail("there is no such pattern")
     })?;
-    let operation = Operation::read(&app, pattern, key, request, || format!("http@{}", peer.ip()))?;
+    let operation =
+        Operation::read(&app, &caller, pattern, key, request, || format!("http@{}", peer.ip()))?;
     let _waiting = app.limits.wait(&caller)?;
     let outcome = tokio::select! {
         biased;
@@ -175,12 +176,13 @@ impl Hold {
 impl Operation {
     fn read(
         app: &App,
+        caller: &Caller,
         pattern: Pattern,
         key: Key,
         request: PatternRequest,
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
-        let ttl = span("ttlMs", request.ttl_ms, TTL_DEFAULT, TTL)?;
+        let ttl = limits::ttl(caller, request.ttl_ms, TTL_DEFAULT)?;
         let most = app.waits();
         let default = pattern.wait().min(*most.end());
         let wait = span("waitMs", request.wait_ms, default, most)?;
@@ -192,17 +194,18 @@ impl Operation {
             let why = "durationMs must be shorter than ttlMs: only the watchdog renews its lease";
             return Err(Problem::invalid(why));
         }
-        let order = app.default_order();
-        if pattern == Pattern::Redlock && !app.config.quorum {
-            let status = StatusCode::NOT_IMPLEMENTED;
-            let problem = Problem::new(status, "unsupported", "Not supported");
-            return Err(problem.detail(
-                "redlock needs a quorum of independent servers: start the service with \
-                 --backend 'quorum:?node=URL&node=URL&node=URL'",
-            ));
+        let order = app.locks.capabilities().default_order();
+        let store = match (pattern, &app.redlock) {
+            (Pattern::Redlock, Some(redlock)) => redlock,
+            (Pattern::Redlock, None) if !app.config.quorum => return Err(no_redlock()),
+            _ => &app.locks,
+        };
+        if pattern == Pattern::Fair && !app.locks.capabilities().queue {
+            // Without a queue the order would be chance: refused rather than approximated.
+            return Err(Error::Unsupported { what: "a queue" }.into());
         }
         let owner = request.owner.unwrap_or_else(owner);
-        let locks = app.locks.configure(|o| {
+        let locks = store.configure(|o| {
             let o = o.ttl(ttl).max_wait(wait).owner(owner).patience(wait);
             let o = if pattern == Pattern::Watchdog { o } else { o.renew_at(RENEW_LATE) };
             if pattern == Pattern::Retry { o.waiting(Waiting::Poll(backoff())) } else { o }
@@ -257,18 +260,25 @@ impl Operation {
     /// Why the lock was not to be had. Those who are turned away always learn when to come back.
     async fn refuse(&self, error: Error) -> Problem {
         let message = format!("Resource '{}' is being processed by another request", self.key);
-        let retry_after = match &error {
-            Error::Held { retry_after, .. } => *retry_after,
-            // The wait is over without a word about the holder: look.
-            Error::Timeout { source: None, .. } | Error::RetriesExhausted { .. } => {
-                let seen = self.locks.inspect(&self.key).await.ok();
-                seen.and_then(|seen| seen.holders.first().and_then(|holder| holder.expires_in))
-            }
-            _ => return error.into(),
-        };
-        let problem = Problem::from(error).with(|body| body.message = Some(message));
-        problem.retry_after(retry_after.unwrap_or(self.ttl))
+        let locked = matches!(
+            error,
+            Error::Held { .. }
+                | Error::Timeout { source: None, .. }
+                | Error::RetriesExhausted { .. }
+        );
+        let (locks, key) = (&self.locks, &self.key);
+        let problem = Problem::after_a_wait(error, locks, key, self.ttl, Problem::from).await;
+        if locked { problem.with(|body| body.message = Some(message)) } else { problem }
     }
+}
+
+fn no_redlock() -> Problem {
+    let status = StatusCode::NOT_IMPLEMENTED;
+    let problem = Problem::new(status, "unsupported", "Not supported");
+    problem.detail(
+        "redlock needs a quorum of independent servers: start the service with \
+         --redlock 'quorum:?node=URL&node=URL&node=URL', or with such a --backend",
+    )
 }
 
 /// Pauses that grow from 50 ms to a second.

@@ -5,9 +5,12 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{Error, FaultKind};
+use distlock::{Error, FaultKind, Holder, Key, Locks};
 
 use crate::wire::{self, ProblemBody};
+
+/// How long a look at the holder may take, for an answer that says no in any case.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// An answer that says no, and why.
 #[derive(Clone, Debug)]
@@ -15,13 +18,15 @@ pub(crate) struct Problem {
     status: StatusCode,
     body: Box<ProblemBody>,
     retry_after: Option<Duration>,
+    /// The connection ends with this answer.
+    close: bool,
 }
 
 impl Problem {
     /// A problem of this kind. `error` says it in a few words, always the same.
     pub(crate) fn new(status: StatusCode, kind: &'static str, error: &'static str) -> Self {
         let body = Box::new(ProblemBody::new(status.as_u16(), kind, error));
-        Self { status, body, retry_after: None }
+        Self { status, body, retry_after: None, close: false }
     }
 
     /// Says more about this one case.
@@ -43,6 +48,12 @@ impl Problem {
         self
     }
 
+    /// Ends the connection, so that the next attempt costs a new one.
+    pub(crate) fn and_close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request").detail(detail)
     }
@@ -53,6 +64,10 @@ impl Problem {
 
     pub(crate) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", "Not Found")
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", "Not allowed").detail(detail)
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -84,6 +99,33 @@ impl Problem {
             Some(after) => problem.retry_after(after),
             None => problem,
         }
+    }
+
+    /// The problem of a wait that ran out, with who holds the key and when to come back: the error
+    /// alone does not say, so this looks. `ttl` stands for a holder that cannot be seen.
+    pub(crate) async fn after_a_wait(
+        error: Error,
+        locks: &Locks,
+        key: &Key,
+        ttl: Duration,
+        convert: impl FnOnce(Error) -> Self,
+    ) -> Self {
+        let ran_out =
+            matches!(error, Error::Timeout { source: None, .. } | Error::RetriesExhausted { .. });
+        if let Error::Held { retry_after: None, .. } = &error {
+            return convert(error).retry_after(ttl);
+        }
+        if !ran_out {
+            return convert(error);
+        }
+        let seen = tokio::time::timeout(LOOK_MAX, locks.inspect(key)).await;
+        let holder = seen.ok().and_then(Result::ok).and_then(|seen| {
+            let first = |holder: &&Holder| holder.expires_in.unwrap_or(Duration::MAX);
+            seen.holders.iter().min_by_key(first).cloned()
+        });
+        let left = holder.as_ref().and_then(|holder| holder.expires_in).unwrap_or(ttl);
+        let problem = convert(error).retry_after(left);
+        problem.with(|body| body.holder = holder.map(wire::Holder::from))
     }
 
     /// The backend did not answer; whoever asks again under the same id gets the same lease.
@@ -183,6 +225,9 @@ impl IntoResponse for Problem {
             if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
                 headers.insert(header::RETRY_AFTER, value);
             }
+        }
+        if self.close {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             // Basic works as well, but a browser that were told so would ask for a user and a

@@ -1,9 +1,10 @@
 //! Reading the journal as it grows, for what a summary says about the past.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use distlock::{Entry, EntryId, JOURNAL_PAGE_MAX, What};
+use distlock::{Entry, EntryId, JOURNAL_PAGE_MAX, Key, Note, Snapshot, What};
 
+use crate::open_holds::OpenHolds;
 use crate::state::App;
 use crate::wire::{Summary, millis};
 
@@ -21,20 +22,46 @@ pub(crate) struct Reader {
     after: Option<EntryId>,
     /// The first reading is about the past, not about what happens.
     caught_up: bool,
-    /// When holds were lost.
-    lost: VecDeque<u64>,
+    /// The holds that were lost.
+    lost: HashMap<(Key, u64), Lost>,
+    open: OpenHolds,
     /// When locks were granted, and how long that took.
     waits: VecDeque<(u64, u64)>,
     /// Grants counted by the locks of this service, where there is no journal.
     grants: u64,
 }
 
+/// A hold that was lost.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    at_ms: u64,
+    /// No note says so: a note about its release may still come.
+    assumed: bool,
+}
+
 impl Reader {
+    /// A look at the store begins, which is shown key by key and ended by [`read`](Self::read).
+    pub(crate) fn begin_look(&mut self) {
+        self.open.begin_look();
+    }
+
+    /// The store shows this key.
+    pub(crate) fn see(&mut self, seen: &Snapshot) {
+        self.open.see(seen);
+    }
+
     /// Reads on, fills in what the journal knows, and returns how many grants came to light.
-    pub(crate) async fn read(&mut self, app: &App, summary: &mut Summary) -> u64 {
+    /// `complete` says that the store showed every key.
+    pub(crate) async fn read(&mut self, app: &App, summary: &mut Summary, complete: bool) -> u64 {
         let own = app.locks.stats().grants;
         let grants_here = own.saturating_sub(std::mem::replace(&mut self.grants, own));
         let Some(grants) = self.read_on(app).await else { return grants_here };
+        if self.caught_up {
+            for hold in self.open.end_look(complete) {
+                let lost = Lost { at_ms: hold.at_ms.unwrap_or(summary.at_ms), assumed: true };
+                self.lost.entry((hold.key, hold.fence)).or_insert(lost);
+            }
+        }
         self.forget(summary.at_ms);
         summary.lost_24h = Some(self.lost.len() as u64);
         summary.wait_p95_ms = p95(self.waits.iter().map(|(_, waited)| *waited).collect());
@@ -61,20 +88,45 @@ impl Reader {
 
     /// True for a grant.
     fn learn(&mut self, entry: &Entry) -> bool {
-        match &entry.note.what {
-            What::Lost { .. } => self.lost.push_back(entry.at_ms),
-            What::Granted { waited } => self.waits.push_back((entry.at_ms, millis(*waited))),
+        let (note, at_ms) = (&entry.note, entry.at_ms);
+        if let What::Granted { waited } = &note.what {
+            self.waits.push_back((at_ms, millis(*waited)));
+        }
+        if let Some(fence) = note.fence {
+            self.follow(note, fence, at_ms);
+        }
+        matches!(note.what, What::Granted { .. })
+    }
+
+    /// Follows a hold to its end.
+    fn follow(&mut self, note: &Note, fence: u64, at_ms: u64) {
+        let name = || (note.key.clone(), fence);
+        match note.what {
+            What::Granted { .. } => self.open.granted(&note.key, fence, note.mode, at_ms),
+            What::Lost { .. } => {
+                self.open.ended(&note.key, fence);
+                self.lost.insert(name(), Lost { at_ms, assumed: false });
+            }
+            What::Released { .. } | What::Broken { .. } => {
+                self.open.ended(&note.key, fence);
+                if self.lost.get(&name()).is_some_and(|lost| lost.assumed) {
+                    self.lost.remove(&name());
+                }
+            }
             _ => {}
         }
-        matches!(entry.note.what, What::Granted { .. })
     }
 
     fn forget(&mut self, now_ms: u64) {
         let (hour_ago, day_ago) =
             (now_ms.saturating_sub(HOUR_MS), now_ms.saturating_sub(24 * HOUR_MS));
-        while self.lost.len() > REMEMBERED_MAX || self.lost.front().is_some_and(|at| *at < day_ago)
-        {
-            self.lost.pop_front();
+        self.lost.retain(|_, lost| lost.at_ms >= day_ago);
+        if self.lost.len() > REMEMBERED_MAX {
+            let mut times: Vec<_> = self.lost.values().map(|lost| lost.at_ms).collect();
+            let oldest = times.len() - REMEMBERED_MAX;
+            let (_, since, _) = times.select_nth_unstable(oldest);
+            let since = *since;
+            self.lost.retain(|_, lost| lost.at_ms > since);
         }
         while self.waits.len() > REMEMBERED_MAX
             || self.waits.front().is_some_and(|(at, _)| *at < hour_ago)

@@ -8,37 +8,22 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 
-use crate::compat::{dapr, terraform};
+use crate::compat::{dapr, terraform, terraform_state};
 use crate::problem::Problem;
 use crate::state::App;
-use crate::{dashboard, door, events, health, leases, list, metrics, openapi, patterns, summary};
+use crate::{
+    dashboard, door, events, health, leases, list, metrics, openapi, own_lease, patterns, summary,
+};
 
 /// All routes.
 pub(crate) fn router(app: &Arc<App>) -> Router {
-    Router::new()
-        .route("/health", get(health::health))
-        .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
-        .route("/api/locks/{pattern}/{resource}", post(patterns::run))
-        .route("/api/v1/locks", get(list::list))
-        .route("/api/v1/locks/{key}", get(list::one))
-        .route("/api/v1/locks/{key}/leases", post(leases::create))
-        .route("/api/v1/locks/{key}/lease", put(leases::renew).delete(leases::release))
-        .route("/api/v1/locks/{key}/history", get(list::history))
-        .route("/api/v1/locks/{key}/break", post(list::break_hold))
-        .route("/api/v1/events", get(events::events))
-        .route("/api/v1/summary", get(summary::summary))
-        .route("/api/openapi.json", get(openapi::document))
+    let api = api().into_iter();
+    api.fold(Router::new(), |router, (path, methods)| router.route(path, methods))
         .route("/api/docs", get(openapi::reader))
         .route("/api/docs.js", get(openapi::reader_script))
         .route("/api/docs.css", get(openapi::reader_style))
-        .route("/api/compat/terraform/{name}", any(terraform::terraform))
-        .route("/v1.0-alpha1/lock/{store}", post(dapr::lock))
-        .route("/v1.0-alpha1/unlock/{store}", post(dapr::unlock))
-        .route("/v1.0/metadata", get(dapr::metadata))
         .merge(dashboard::routes())
         .fallback(async || Problem::not_found())
         .method_not_allowed_fallback(async || {
@@ -46,4 +31,81 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         })
         .layer(from_fn_with_state(Arc::clone(app), door::door))
         .with_state(Arc::clone(app))
+}
+
+/// The routes for programs: all of them are in the OpenAPI document.
+fn api() -> [(&'static str, MethodRouter<Arc<App>>); 18] {
+    [
+        ("/health", get(health::health)),
+        ("/livez", get(health::livez)),
+        ("/readyz", get(health::readyz)),
+        ("/metrics", get(metrics::metrics)),
+        ("/api/locks/{pattern}/{resourceId}", post(patterns::run)),
+        ("/api/v1/locks", get(list::list)),
+        ("/api/v1/locks/{key}", get(list::one)),
+        ("/api/v1/locks/{key}/leases", post(leases::create)),
+        ("/api/v1/locks/{key}/lease", put(own_lease::renew).delete(own_lease::release)),
+        ("/api/v1/locks/{key}/history", get(list::history)),
+        ("/api/v1/locks/{key}/break", post(list::break_hold)),
+        ("/api/v1/events", get(events::events)),
+        ("/api/v1/summary", get(summary::summary)),
+        ("/api/openapi.json", get(openapi::document)),
+        (terraform::PATH, {
+            let state = get(terraform_state::read).post(terraform_state::write);
+            state.delete(terraform_state::delete).fallback(terraform::terraform)
+        }),
+        ("/v1.0-alpha1/lock/{store}", post(dapr::lock)),
+        ("/v1.0-alpha1/unlock/{store}", post(dapr::unlock)),
+        ("/v1.0/metadata", get(dapr::metadata)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::body::Body;
+    use axum::http::{Request, header};
+    use distlock::Locks;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::Config;
+    use crate::delivery::Transit;
+    use crate::state::Peer;
+
+    /// The methods that a path answers to, as it says itself when it is asked for another one.
+    async fn methods(app: &Arc<App>, path: &str) -> BTreeSet<String> {
+        let mut request = Request::builder().method("PROPFIND").uri(path.replace(['{', '}'], ""));
+        if let Some(extensions) = request.extensions_mut() {
+            extensions.insert(Peer("127.0.0.1:1".parse().unwrap()));
+            extensions.insert(Arc::new(Transit::new(false)));
+        }
+        let request = request.header(header::HOST, "localhost").body(Body::empty()).unwrap();
+        let answer = router(app).oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        let allowed = answer.headers().get(header::ALLOW).unwrap().to_str().unwrap();
+        let words = allowed.split(',').map(|word| word.trim().to_lowercase());
+        // GET answers to it, and the document says nothing more of it.
+        words.filter(|word| word != "head").collect()
+    }
+
+    #[tokio::test]
+    async fn the_document_lists_every_route_and_no_other() {
+        let config = Config::new("127.0.0.1:0".parse().unwrap());
+        let app = Arc::new(App::new(config, Locks::memory()));
+        let document = serde_json::to_value(openapi::document().await.0).unwrap();
+        let described = document["paths"].as_object().unwrap();
+        let routed: BTreeSet<_> = api().iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(described.keys().cloned().collect::<BTreeSet<_>>(), routed);
+        for (path, item) in described {
+            let item = item.as_object().unwrap();
+            let mut words: BTreeSet<_> =
+                item.keys().filter(|word| !word.starts_with("x-")).cloned().collect();
+            if let Some(more) = item.get("x-additionalOperations") {
+                words.extend(more.as_object().unwrap().keys().map(|word| word.to_lowercase()));
+            }
+            assert_eq!(words, methods(&app, path).await, "{path}");
+        }
+    }
 }

@@ -1,52 +1,32 @@
-//! Listening, serving connections, and stopping without losing anything.
+//! Listening, accepting connections, and stopping without losing anything.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use distlock::Locks;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service;
 
-use crate::delivery::Transit;
-use crate::line::Line;
-use crate::state::{App, Peer};
-use crate::{Config, Error, metrics, router};
-
-/// How long the head of the first request may take.
-const HEAD_MAX: Duration = Duration::from_secs(5);
-
-/// How long a connection may be idle between requests, and the head of a later one may take.
-const IDLE_MAX: Duration = Duration::from_secs(75);
-
-/// The most that the head of a request may take up.
-const HEAD_LEN_MAX: usize = 8 * 1024;
+use crate::auth_throttle::Range;
+use crate::listen::Listener;
+use crate::serving::{Accepted, serve};
+use crate::state::App;
+use crate::{Config, Error, Listen, Tls, Tokens, losses, metrics, router};
 
 /// How long requests under way may take to end when the service stops.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// A client that answers nothing for so long is gone.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
-
 /// The HTTP service, listening.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: Listener,
     app: Arc<App>,
 }
+
+/// Replaces what a running service was configured with. Connections stay open.
+#[derive(Clone, Debug)]
+pub struct Reloader(Arc<App>);
 
 impl Server {
     /// Listens. Connections wait until [`run`](Self::run).
@@ -56,142 +36,106 @@ impl Server {
     /// [`Error::Unprotected`] for an address that others can reach, without tokens;
     /// [`Error::Listen`] if the address cannot be had.
     pub async fn bind(config: Config, locks: Locks) -> Result<Self, Error> {
-        let address = config.listen;
-        if config.tokens.is_empty() && !address.ip().is_loopback() {
+        if let Listen::Tcp(address) = config.listen
+            && config.tokens.is_empty()
+            && !config.listen.is_local()
+        {
             return Err(Error::Unprotected(address));
         }
-        let refuse = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(refuse)?;
-        let address = listener.local_addr().map_err(refuse)?;
-        Ok(Self { listener, address, app: Arc::new(App::new(config, locks)) })
+        let listener = Listener::bind(&config.listen).await?;
+        Ok(Self { listener, app: Arc::new(App::new(config, locks)) })
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The address it listens on; none for a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.listener.address()
     }
 
-    /// Serves until `stop` is cancelled. Then whoever waits is sent away, operations under way are
-    /// ended and their locks released; leases stay, since they belong to their clients.
+    /// Where clients find it: `http://127.0.0.1:3009`, `https://…`, or `unix:` and a path.
+    pub fn url(&self) -> String {
+        let scheme = if self.app.tls.is_some() { "https" } else { "http" };
+        match self.address() {
+            Some(address) => format!("{scheme}://{address}"),
+            None => self.app.config.listen.to_string(),
+        }
+    }
+
+    /// A handle that replaces tokens and certificates while the service runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader(Arc::clone(&self.app))
+    }
+
+    /// Serves until `stop` is cancelled. Then requests that wait are sent away, operations in
+    /// progress are ended and their locks released; leases stay, since they belong to their
+    /// clients.
     ///
     /// # Errors
     ///
-    /// [`Error::Locks`] if not everything could be released in time.
+    /// [`Error::Locks`] if not everything could be released in time. The locks that were not end
+    /// with their leases.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let Self { listener, app, .. } = self;
+        let Self { listener, app } = self;
         let router = router::router(&app);
-        let places = Arc::new(Semaphore::new(app.config.connections_max));
-        let connections = TaskTracker::new();
-        connections.spawn(metrics::tidy(Arc::clone(&app)));
+        let tasks = TaskTracker::new();
+        tasks.spawn(metrics::tidy(Arc::clone(&app)));
+        tasks.spawn(losses::count(Arc::clone(&app)));
         loop {
-            let place = tokio::select! {
-                place = Arc::clone(&places).acquire_owned() => place,
+            let accepted = tokio::select! {
+                accepted = async {
+                    app.connections.room().await;
+                    listener.accept().await
+                } => accepted,
                 () = stop.cancelled() => break,
             };
-            let Ok(place) = place else { break };
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => {
-                        let (router, app) = (router.clone(), Arc::clone(&app));
-                        connections.spawn(connection(stream, peer, router, app, place));
-                    }
-                    Err(error) => {
-                        // Out of file descriptors, as a rule: some will be given back.
-                        tracing::warn!(%error, "could not accept a connection");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                },
-                () = stop.cancelled() => break,
+            match accepted {
+                Ok((socket, peer)) => {
+                    let connection = app.connections.open(range(&app, peer));
+                    let (socket, app) = (Arc::new(socket), Arc::clone(&app));
+                    tasks.spawn(serve(Accepted { socket, peer, connection, app }, router.clone()));
+                }
+                Err(error) => {
+                    // Out of file descriptors, as a rule: some will be given back.
+                    tracing::warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
             }
         }
         drop(listener);
         app.stop.cancel();
-        connections.close();
-        // Whoever is not done by then is cut off, and its locks are released below.
-        let _ = tokio::time::timeout(STOP_MAX, connections.wait()).await;
+        tasks.close();
+        // Requests that are not done by then are cut off, and their locks are released below.
+        let _ = tokio::time::timeout(STOP_MAX, tasks.wait()).await;
+        let redlock = match &app.redlock {
+            Some(redlock) => redlock.close().await,
+            None => Ok(()),
+        };
         app.locks.close().await?;
-        Ok(())
+        Ok(redlock?)
     }
 }
 
-/// What proxies add to the requests that they pass on.
-const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-
-/// Serves one connection to its end.
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    app: Arc<App>,
-    place: OwnedSemaphorePermit,
-) {
-    set_up(&stream);
-    let (stream, transit) = (Arc::new(stream), Arc::new(Transit::new(app.config.behind_proxy)));
-    let seen = Arc::new(AtomicBool::new(false));
-    serve(&stream, &transit, &seen, peer, router, &app).await;
-    transit.settle(&stream).await;
-    drop(place);
-}
-
-async fn serve(
-    stream: &Arc<TcpStream>,
-    transit: &Arc<Transit>,
-    seen: &Arc<AtomicBool>,
-    peer: SocketAddr,
-    router: Router,
-    app: &App,
-) {
-    let (carried, begun) = (Arc::clone(transit), Arc::clone(seen));
-    let behind_proxy = app.config.behind_proxy;
-    let service = service_fn(move |request: Request<Incoming>| {
-        begun.store(true, Ordering::Relaxed);
-        let mut request = request.map(Body::new);
-        if PASSED_ON.iter().any(|name| request.headers().contains_key(*name)) {
-            carried.passed_on();
+impl Reloader {
+    /// Replaces the tokens. Requests that were let in go on; the next ones need a new token.
+    ///
+    /// A service that was started without tokens stays without: it refuses none.
+    pub fn replace_tokens(&self, tokens: Tokens) {
+        if self.0.tokens.load().is_empty() || tokens.is_empty() {
+            return;
         }
-        let peer = if behind_proxy { Peer(peer).behind(request.headers()) } else { Peer(peer) };
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(Arc::clone(&carried));
-        router.clone().call(request)
-    });
-    let line = TokioIo::new(Line::new(Arc::clone(stream), Arc::clone(transit)));
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(IDLE_MAX)
-        .max_buf_size(HEAD_LEN_MAX)
-        .serve_connection(line, service);
-    tokio::pin!(connection);
-    let head = tokio::time::sleep(HEAD_MAX);
-    tokio::pin!(head);
-    let (mut stopping, mut waited) = (false, false);
-    loop {
-        tokio::select! {
-            // How a client leaves is its own affair, and what it left is settled below.
-            _ = connection.as_mut() => return,
-            () = app.stop.cancelled(), if !stopping => {
-                stopping = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            () = head.as_mut(), if !waited => {
-                waited = true;
-                if !seen.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
+        self.0.limits.keep(|name| tokens.names().any(|known| known == name));
+        self.0.tokens.store(tokens);
+    }
+
+    /// Replaces certificate and key for new connections, where the service has TLS.
+    pub fn replace_tls(&self, tls: Tls) {
+        if let Some(present) = &self.0.tls {
+            present.store(tls);
         }
     }
 }
 
-/// Small answers go out at once, and a client that vanished without a word is noticed.
-fn set_up(stream: &TcpStream) {
-    let socket = SockRef::from(stream);
-    let probes = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(2);
-    // A socket that cannot do these still works, just less well.
-    let _ = socket.set_tcp_nodelay(true);
-    let _ = socket.set_tcp_keepalive(&probes);
-    #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_user_timeout(Some(SILENCE_MAX));
+/// Which connections count together; none where all clients have the same address.
+fn range(app: &App, peer: SocketAddr) -> Option<Range> {
+    let shared = app.config.behind_proxy || matches!(app.config.listen, Listen::Unix(_));
+    (!shared).then(|| Range::of(peer.ip()))
 }

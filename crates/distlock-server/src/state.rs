@@ -5,34 +5,48 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use distlock::{Locks, Order, Since};
+use distlock::{Locks, Since};
 use tokio_util::sync::CancellationToken;
 
-use crate::Config;
+use crate::auth_throttle::AuthThrottle;
 use crate::compat::states::States;
-use crate::guesses::Guesses;
+use crate::compat::transfers::Transfers;
+use crate::connections::Connections;
+use crate::elsewhere::Elsewhere;
+use crate::health::Readiness;
 use crate::limits::{Limits, WAIT_MAX};
 use crate::metrics::Metrics;
 use crate::summary::Watcher;
+use crate::sync::Swap;
+use crate::{Config, Tls, Tokens};
 
 /// The service as its handlers see it.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) locks: Locks,
+    /// Serves the pattern `redlock`, if that is not for `locks` to do.
+    pub(crate) redlock: Option<Locks>,
     /// What happens may be noted down.
     pub(crate) journal: bool,
     pub(crate) config: Config,
     pub(crate) limits: Limits,
-    pub(crate) guesses: Guesses,
+    /// Those of the file as it was last read.
+    pub(crate) tokens: Swap<Tokens>,
+    pub(crate) tls: Option<Swap<Tls>>,
+    pub(crate) auth_throttle: AuthThrottle,
+    pub(crate) connections: Connections,
     pub(crate) metrics: Metrics,
     pub(crate) states: Option<States>,
+    pub(crate) transfers: Transfers,
+    pub(crate) elsewhere: Elsewhere,
     pub(crate) watcher: Watcher,
+    pub(crate) readiness: Readiness,
     /// Cancelled when the service is to stop: whoever waits is sent away.
     pub(crate) stop: CancellationToken,
 }
 
 impl App {
-    pub(crate) fn new(config: Config, locks: Locks) -> Self {
+    pub(crate) fn new(mut config: Config, locks: Locks) -> Self {
         let metrics = Metrics::new();
         let locks = metrics.of(locks);
         // A store without a journal carries locks all the same.
@@ -48,13 +62,20 @@ impl App {
         };
         Self {
             locks,
+            redlock: config.redlock.clone().map(|redlock| metrics.of(redlock)),
             journal,
             limits: Limits::new(&config),
             states: config.terraform_state.clone().map(States::new),
+            tokens: Swap::new(std::mem::take(&mut config.tokens)),
+            tls: config.tls.take().map(Swap::new),
+            connections: Connections::new(connections_max(config.connections_max)),
+            transfers: Transfers::default(),
+            elsewhere: Elsewhere::default(),
             config,
-            guesses: Guesses::default(),
+            auth_throttle: AuthThrottle::default(),
             metrics,
             watcher: Watcher::default(),
+            readiness: Readiness::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -63,16 +84,31 @@ impl App {
     pub(crate) fn waits(&self) -> RangeInclusive<Duration> {
         Duration::ZERO..=self.config.wait_max.min(WAIT_MAX)
     }
+}
 
-    /// The order of mutexes, so that those who share and those who do not can meet; or what the
-    /// backend offers instead.
-    pub(crate) fn default_order(&self) -> Order {
-        let orders = self.locks.capabilities().orders;
-        match orders.contains(&Order::Fifo) {
-            true => Order::Fifo,
-            false => orders.first().copied().unwrap_or_default(),
-        }
+/// File descriptors for other things than connections: the store, files, the runtime.
+#[cfg(unix)]
+const FILES_KEPT: u64 = 128;
+
+/// How many connections there may be: as many as configured, if the system allows so many files.
+#[cfg(unix)]
+fn connections_max(wanted: usize) -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let Some(files) = getrlimit(Resource::Nofile).current else { return wanted };
+    let most = usize::try_from(files.saturating_sub(FILES_KEPT).max(1)).unwrap_or(usize::MAX);
+    if most < wanted {
+        tracing::warn!(
+            wanted,
+            most,
+            "fewer connections: raise the limit of open files (ulimit -n)"
+        );
     }
+    wanted.min(most)
+}
+
+#[cfg(not(unix))]
+fn connections_max(wanted: usize) -> usize {
+    wanted
 }
 
 /// Where a request came from.

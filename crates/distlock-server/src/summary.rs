@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
-use distlock::{NoQuorum, NodeHealth, NodeState, Snapshot};
+use distlock::{Locks, NoQuorum, NodeHealth, NodeState, Snapshot};
 
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -50,6 +50,7 @@ struct Past {
     /// Grants since the last point.
     grants: u64,
     down_since_ms: Option<u64>,
+    redlock_down_since_ms: Option<u64>,
 }
 
 impl Watcher {
@@ -103,8 +104,11 @@ pub(crate) async fn summary(
 /// Looks at everything once. What cannot be had is left as it was seen last.
 async fn look(app: &App, before: Option<&Summary>) -> Summary {
     let at_ms = now_ms();
-    let backend = backend(app).await;
-    let counted = if backend.ok { Some(count(app).await) } else { None };
+    let mut reader = app.watcher.reader.lock().await;
+    let (backend, redlock) = tokio::join!(standing(&app.locks), redlock(app));
+    reader.begin_look();
+    let counted = if backend.ok { Some(count(app, &mut reader).await) } else { None };
+    let complete = matches!(&counted, Some(Ok(seen)) if seen.listing && !seen.truncated);
     let mut summary = match counted {
         Some(Ok(counted)) => Summary { at_ms, backend, ..counted },
         failed => {
@@ -115,13 +119,21 @@ async fn look(app: &App, before: Option<&Summary>) -> Summary {
             Summary { at_ms, backend, ..before.cloned().unwrap_or_default() }
         }
     };
-    let grants = app.watcher.reader.lock().await.read(app, &mut summary).await;
+    summary.redlock = redlock;
+    let grants = reader.read(app, &mut summary, complete).await;
     let mut past = lock(&app.watcher.past);
     past.down_since_ms = match summary.backend.ok {
         true => None,
         false => past.down_since_ms.or(Some(at_ms)),
     };
     summary.backend.down_since_ms = past.down_since_ms;
+    past.redlock_down_since_ms = match &summary.redlock {
+        Some(redlock) if !redlock.ok => past.redlock_down_since_ms.or(Some(at_ms)),
+        _ => None,
+    };
+    if let Some(redlock) = &mut summary.redlock {
+        redlock.down_since_ms = past.redlock_down_since_ms;
+    }
     past.add(&summary, grants);
     summary.points = past.points.iter().copied().collect();
     summary
@@ -146,7 +158,7 @@ impl Past {
     }
 }
 
-async fn count(app: &App) -> Result<Summary, distlock::Error> {
+async fn count(app: &App, reader: &mut Reader) -> Result<Summary, distlock::Error> {
     let mut summary = Summary { listing: app.locks.capabilities().listing, ..Summary::default() };
     if !summary.listing {
         return Ok(summary);
@@ -158,7 +170,10 @@ async fn count(app: &App) -> Result<Summary, distlock::Error> {
             break;
         }
         let found = app.locks.list("", cursor.as_ref()).await?;
-        found.locks.iter().for_each(|seen| add(&mut summary, seen));
+        for seen in &found.locks {
+            add(&mut summary, seen);
+            reader.see(seen);
+        }
         cursor = found.next;
         if cursor.is_none() {
             break;
@@ -175,9 +190,17 @@ fn add(summary: &mut Summary, seen: &Snapshot) {
     summary.oldest_wait_ms = summary.oldest_wait_ms.max(longest);
 }
 
-/// How the store is now.
-pub(crate) async fn backend(app: &App) -> BackendState {
-    let state = match tokio::time::timeout(PROBE_MAX, app.locks.probe()).await {
+/// How the quorum of the pattern `redlock` is, if it is another store than that of the locks.
+pub(crate) async fn redlock(app: &App) -> Option<BackendState> {
+    match &app.redlock {
+        Some(redlock) => Some(standing(redlock).await),
+        None => None,
+    }
+}
+
+/// How a store is now.
+pub(crate) async fn standing(locks: &Locks) -> BackendState {
+    let state = match tokio::time::timeout(PROBE_MAX, locks.probe()).await {
         Ok(Ok(health)) => {
             let nodes = health.nodes.iter().map(wire::Node::from).collect();
             BackendState { ok: true, warnings: health.warnings, nodes, ..BackendState::default() }

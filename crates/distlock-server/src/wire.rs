@@ -31,6 +31,14 @@ pub(crate) struct Lease {
     pub(crate) owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
+    /// How many permits of a semaphore it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) permits: Option<u32>,
+    /// How many permits there are, as this lease counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) limit: Option<u32>,
     /// The fencing token: larger than that of every earlier holder of the key. Below 2^53.
     pub(crate) fence: u64,
     pub(crate) ttl_ms: u64,
@@ -71,6 +79,14 @@ pub(crate) struct Holder {
     pub(crate) mode: Mode,
     /// How much of the capacity it holds.
     pub(crate) weight: u32,
+    /// How many permits it holds, in the mode `permits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) permits: Option<u32>,
+    /// How many permits there are, as this holder counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) limit: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
     pub(crate) held_ms: u64,
@@ -84,11 +100,14 @@ pub(crate) struct Holder {
 
 impl From<distlock::Holder> for Holder {
     fn from(holder: distlock::Holder) -> Self {
+        let (mode, permits, limit) = Mode::read(holder.mode());
         Self {
+            permits,
+            limit,
             owner: holder.owner.to_string(),
             reason: holder.reason.map(|reason| reason.to_string()),
             fence: holder.fence,
-            mode: if holder.exclusive { Mode::Exclusive } else { Mode::Shared },
+            mode,
             weight: holder.weight,
             group: holder.group.map(|group| group.to_string()),
             held_ms: millis(holder.held_for),
@@ -203,12 +222,12 @@ pub(crate) struct Ready {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
-    /// What an operator should mend.
+    /// What an operator should fix. Only for callers with a token.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
 }
@@ -277,6 +296,21 @@ pub(crate) enum Mode {
     Exclusive,
     /// With other shared ones.
     Shared,
+    /// Some permits of a semaphore.
+    Permits,
+}
+
+impl Mode {
+    /// The mode, and the permits and the limit that belong to it.
+    pub(crate) fn read(mode: distlock::Mode) -> (Self, Option<u32>, Option<u32>) {
+        match mode {
+            distlock::Mode::Permits { weight, capacity } => {
+                (Self::Permits, Some(weight), Some(capacity))
+            }
+            distlock::Mode::Shared => (Self::Shared, None, None),
+            _ => (Self::Exclusive, None, None),
+        }
+    }
 }
 
 /// Who goes first.

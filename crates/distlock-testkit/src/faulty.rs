@@ -5,12 +5,12 @@ mod fate;
 use std::fmt;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Ear, Fault, Health, How, Key, Outcome,
-    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -234,6 +234,10 @@ impl Backend for Faulty {
         self.inner.capabilities()
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         request!(self, (ask = ask.clone()), |inner| inner.acquire(&ask).await)
     }
@@ -296,6 +300,4 @@ impl Backend for Faulty {
             copies.collect::<FuturesUnordered<_>>()
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }

@@ -5,11 +5,11 @@ mod reply;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Ear, Fault, Health, How, Key,
+    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Fault, Health, How, Key,
     Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
@@ -258,6 +258,10 @@ impl Backend for Scripted {
         self.state().capabilities
     }
 
+    fn location(&self) -> &str {
+        "a scripted store"
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
             let log = |at| Call::Acquire { at, ask: ask.clone() };
@@ -364,6 +368,4 @@ impl Backend for Scripted {
             }
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }

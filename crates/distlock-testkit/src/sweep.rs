@@ -1,4 +1,5 @@
-//! Drops a future after every possible number of polls: what is cancelled must leave nothing.
+//! Drops a future after every possible number of polls, or leaves it alone: what is cancelled must
+//! leave nothing, and what is not polled must delay no other call.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,7 +12,7 @@ const POLLS_MAX: usize = 10_000;
 /// A future that is not woken for this long hangs. With paused time that is no time at all.
 const WOKEN_WITHIN: Duration = Duration::from_secs(120);
 
-/// When a swept future is dropped.
+/// When a swept future is dropped, or polled for the last time.
 #[derive(Clone, Copy, Debug)]
 enum Drop {
     /// Right after a poll: what the poll started is under way.
@@ -64,6 +65,60 @@ pub async fn sweep<F: Future>(
                 return cancellations;
             }
             cancellations += 1;
+        }
+    }
+    panic!("the future did not complete within {POLLS_MAX} polls");
+}
+
+/// Leaves futures of one kind alone, alive and unpolled, at every point at which they can be left.
+///
+/// For k = 1, 2, … a new future is polled k times and never again; another one is polled k times,
+/// woken once more, and not polled. While it is alive `others(k)` runs: calls that must not depend
+/// on it. They have to complete within `bound`. Then the future is dropped. The sweep ends with the
+/// first k at which the future completes by itself (its output is dropped before `others` runs) and
+/// returns how many futures were left alone.
+///
+/// `make` may prepare a stage of its own for each future. As in [`sweep`], the future is polled
+/// only when it is woken.
+///
+/// # Panics
+///
+/// If `others` does not complete within `bound`, the future is not woken within two minutes, or it
+/// does not complete within 10,000 polls.
+///
+/// ```
+/// use std::time::Duration;
+/// use distlock_testkit::sweep::sweep_unpolled;
+/// use tokio::time::sleep;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let (nap, bound) = (Duration::from_secs(1), Duration::from_secs(2));
+/// let left_alone = sweep_unpolled(async || sleep(nap), bound, async |_| sleep(nap).await).await;
+/// assert_eq!(left_alone, 2);
+/// # }
+/// ```
+pub async fn sweep_unpolled<F: Future>(
+    mut make: impl AsyncFnMut() -> F,
+    bound: Duration,
+    mut others: impl AsyncFnMut(usize),
+) -> usize {
+    let mut left_alone = 0;
+    for polls in 1..=POLLS_MAX {
+        for when in [Drop::AfterPoll, Drop::BeforePoll] {
+            let mut future = Box::pin(make().await);
+            let completed = poll_times(future.as_mut(), polls, when).await;
+            let progress = tokio::time::timeout(bound, others(polls)).await;
+            assert!(
+                progress.is_ok(),
+                "other calls did not complete within {bound:?} while a future was alive and not \
+                 polled after {polls} polls ({when:?})"
+            );
+            drop(future);
+            if completed {
+                return left_alone;
+            }
+            left_alone += 1;
         }
     }
     panic!("the future did not complete within {POLLS_MAX} polls");

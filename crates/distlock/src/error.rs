@@ -14,6 +14,9 @@ use distlock_core::{Fault, Holder, Invalid, Key, NoQuorum};
 /// *cannot tell* ([`Backend`](Self::Backend), [`ReleaseUncertain`](Self::ReleaseUncertain),
 /// [`NoQuorum`](Self::NoQuorum), [`NotReplicated`](Self::NotReplicated)). The rest are mistakes of
 /// the program. [`Error::is_transient`] says whether the same call may succeed later.
+///
+/// The text of an error is complete: it names the operation, the key, the store, the cause and what
+/// to do next. [`source`](std::error::Error::source) returns only what the text does not contain.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +40,8 @@ pub enum Error {
         /// How long it waited.
         waited: Duration,
         /// The last fault on the way, if the backend was out of reach.
-        source: Option<Fault>,
+        // Raw, so that it is not the `source()` of the error: its text is part of the message.
+        r#source: Option<Fault>,
     },
     /// The call tried as often as its pacing allows.
     #[error("acquire {key:?}: still held after {attempts} attempts")]
@@ -114,11 +118,15 @@ pub enum Error {
         /// The key.
         key: Key,
         /// What happened.
-        source: Fault,
+        r#source: Fault,
     },
     /// A value was refused at the door; nothing was sent.
     #[error("accept {0}")]
-    Invalid(#[from] Invalid),
+    Invalid(Invalid),
+    /// The URL of a store cannot be used: its scheme, an option, or a file that it names. Nothing
+    /// was sent.
+    #[error("open {0}")]
+    Url(Invalid),
     /// The backend failed.
     #[error(transparent)]
     Backend(Fault),
@@ -144,7 +152,8 @@ impl Error {
             | Self::NoRuntime
             | Self::Unsupported { .. }
             | Self::Conflict { .. }
-            | Self::Invalid(_) => false,
+            | Self::Invalid(_)
+            | Self::Url(_) => false,
         }
     }
 
@@ -157,7 +166,7 @@ impl Error {
                 granted: *granted,
                 faults: NodeFaults(faults.clone()),
             },
-            None => Self::from_fault(fault),
+            None => Self::from_fault(fault.at_key(key)),
         }
     }
 
@@ -167,6 +176,12 @@ impl Error {
             distlock_core::FaultKind::Unsupported => Self::Unsupported { what: fault.action() },
             _ => Self::Backend(fault),
         }
+    }
+}
+
+impl From<Invalid> for Error {
+    fn from(refused: Invalid) -> Self {
+        Self::Invalid(refused)
     }
 }
 
@@ -183,7 +198,7 @@ fn held(holder: Option<&Holder>, ahead: u64) -> String {
 }
 
 fn because(source: Option<&Fault>) -> String {
-    source.map_or_else(String::new, |fault| format!(", last {fault}"))
+    source.map_or_else(String::new, |fault| format!("; {fault}"))
 }
 
 /// What single nodes of a quorum said.

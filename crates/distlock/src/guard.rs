@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Fault, FaultKind, How, Key, Outcome, Renewal, Standing};
+use distlock_core::{Fault, FaultKind, How, Key, Outcome, Renewal, Standing, Target};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -17,18 +17,31 @@ use crate::{Error, Lease, Reason};
 
 /// A lock that is held.
 ///
-/// A guard is held, then either lost or released, once and for good. While it is held, a background
-/// task renews it. It is `Send` and `'static`, and may be dropped anywhere, also outside a runtime.
+/// A guard is held, then either lost or released, once and for good. While it is held, a thread in
+/// the background renews it. It is `Send` and `'static`, and may be dropped anywhere, also outside
+/// a runtime.
 ///
 /// **A lease can be lost** at any time: the process may be paused, the network cut, the store
 /// restarted. A guard knows this before anybody else can enter, as long as the program gets to run:
 /// [`is_held`](Self::is_held) compares the clock itself, and [`lost`](Self::lost) and
 /// [`cancellation`](Self::cancellation) fire by a timer of our own. What no lock can prevent is a
-/// pause between the check and the act; against that, pass [`fence`](Self::fence) to the resource
-/// and let it refuse smaller ones. See [`guarantees`](crate::guide::guarantees).
+/// pause between the check and the act; against that, raise the [`fence`](Self::fence) at the
+/// resource before you read there, and let it refuse smaller ones. See
+/// [`guarantees`](crate::guide::guarantees).
 ///
 /// **Dropping releases in the background**: the lock is free about one round trip later. Use
-/// [`release`](Self::release) to know when, and whether it was still held.
+/// [`release`](Self::release) to know when, and whether it was still held. A guard that is dropped
+/// right before `main` ends leaves the key for its ttl, because the process does not wait for the
+/// background: call [`Locks::close`](crate::Locks::close) last.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let locks = distlock::Locks::memory();
+/// let guard = locks.mutex("invoices")?.lock().await?;
+/// drop(guard);
+/// locks.close().await?; // waits until the store has the release
+/// # Ok(()) }
+/// ```
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -79,8 +92,11 @@ impl Guard {
 
     /// The fencing token: larger than that of every earlier holder of this key.
     ///
-    /// Send it along with every write. A resource that remembers the largest one it has seen and
-    /// refuses smaller ones is safe even from a holder that does not know it has lost the lock.
+    /// A resource that keeps the largest fence it was given is safe even from a holder that does
+    /// not know it has lost the lock, in this order: raise the fence at the resource, which refuses
+    /// a smaller one; then read; then write, on condition that the fence is still this one. A check
+    /// at the write alone does not protect what was read before it: see
+    /// [`guarantees`](crate::guide::guarantees#what-no-lease-lock-can-promise).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -223,9 +239,9 @@ impl Guard {
             keep: self.hold.keep_until().since(now),
             bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
         };
-        let claim = self.hold.claim.clone();
+        let target = Target::Claim(self.hold.claim.clone());
         let span = self.hold.release_span();
-        let outcome = release(&*self.keeper.backend, claim, how, RELEASE_MAX);
+        let outcome = release(&*self.keeper.backend, &target, how, RELEASE_MAX);
         let outcome = outcome.instrument(span.clone()).await;
         span.record("outcome", outcome_word(&outcome));
         self.settled = true;
@@ -253,7 +269,13 @@ impl Guard {
     /// [`Locks::adopt`](crate::Locks::adopt), here or in another process, before it ends.
     pub fn into_lease(mut self) -> Lease {
         let until = self.hold.state().unwrap_or_default();
-        let lease = Lease::new(&self.hold.claim, self.fence(), self.hold.settings.ttl, until);
+        let lease = Lease::new(
+            &self.hold.claim,
+            self.hold.mode,
+            self.fence(),
+            self.hold.settings.ttl,
+            until,
+        );
         self.keeper.forget(&self.hold.claim);
         self.hold.release(self.keeper.clock.now());
         self.settled = true;

@@ -1,15 +1,14 @@
 //! A hold as plain data, for those who keep it themselves.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    CAPACITY_MAX, Claim, ClaimId, How, Invalid, Key, Moment, Order, Outcome, Renewal, Standing,
-    TTL_MIN, Ticket, Waiting, What,
+    AttemptId, CAPACITY_MAX, Claim, ClaimId, How, Invalid, Key, Mode, Moment, Order, Outcome,
+    Renewal, Standing, TTL_MIN, Target, Ticket, Waiting, What,
 };
 
-use crate::engine::{Grant, Limit, release, renew};
-use crate::keeper::{Keeper, RELEASE_MAX};
+use crate::engine::{Grant, KeptPlace, Limit, release, renew};
+use crate::keeper::RELEASE_MAX;
 use crate::lock::{Lock, Shape};
 #[cfg(feature = "metrics")]
 use crate::observe::HeldCount;
@@ -33,11 +32,31 @@ pub struct Lease {
     valid_until: Moment,
     /// When it was granted, for those who saw it granted.
     since: Option<Moment>,
+    /// How it is held, for the journal.
+    mode: Mode,
+    /// The call that got it, if its id is the caller's. Not written down: it belongs to this
+    /// process.
+    attempt: Option<AttemptId>,
 }
 
 impl Lease {
-    pub(crate) fn new(claim: &Claim, fence: u64, ttl: Duration, valid_until: Moment) -> Self {
-        Self { key: claim.key.clone(), id: claim.id, fence, ttl, valid_until, since: None }
+    pub(crate) fn new(
+        claim: &Claim,
+        mode: Mode,
+        fence: u64,
+        ttl: Duration,
+        valid_until: Moment,
+    ) -> Self {
+        Self {
+            key: claim.key.clone(),
+            id: claim.id,
+            fence,
+            ttl,
+            valid_until,
+            since: None,
+            mode,
+            attempt: None,
+        }
     }
 
     /// The key that is held.
@@ -50,7 +69,8 @@ impl Lease {
         self.id
     }
 
-    /// The fencing token.
+    /// The fencing token. Raise it at the resource before you read there: see
+    /// [`Guard::fence`](crate::Guard::fence).
     pub fn fence(&self) -> u64 {
         self.fence
     }
@@ -58,6 +78,10 @@ impl Lease {
     /// How long each grant or extension lasts.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
     }
 
     pub(crate) fn claim(&self) -> Claim {
@@ -75,6 +99,9 @@ struct Written {
     id: String,
     fence: u64,
     ttl_ms: u64,
+    /// As the journal writes it; left out if exclusive, as earlier versions did for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
 }
 
 #[cfg(feature = "serde")]
@@ -85,6 +112,7 @@ impl From<Lease> for Written {
             id: lease.id.reveal(),
             fence: lease.fence,
             ttl_ms: u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX),
+            mode: (lease.mode != Mode::Exclusive).then(|| lease.mode.to_string()),
         }
     }
 }
@@ -96,7 +124,8 @@ impl TryFrom<Written> for Lease {
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let claim = Claim::new(Key::new(written.key)?, written.id.parse()?);
         let ttl = Duration::from_millis(written.ttl_ms);
-        Ok(Self::new(&claim, written.fence, ttl, Moment::ORIGIN))
+        let mode = written.mode.map_or(Ok(Mode::Exclusive), |mode| mode.parse())?;
+        Ok(Self::new(&claim, mode, written.fence, ttl, Moment::ORIGIN))
     }
 }
 
@@ -123,6 +152,8 @@ impl TryFrom<Written> for Lease {
 pub struct Leases {
     lock: Lock,
     shape: Shape,
+    /// The order, if one was chosen.
+    order: Option<Order>,
 }
 
 /// What [`Leases::acquire_or_queue`] came to.
@@ -148,12 +179,11 @@ pub enum Turn {
 
 impl Leases {
     pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock, shape: Shape::MUTEX }
+        Self { lock, shape: Shape::MUTEX, order: None }
     }
 
-    /// Leases that hold together with other shared ones and exclude all others. They wait in line
-    /// like everybody else, so they go with mutexes of the same key, and with a
-    /// [`RwLock`](crate::RwLock) of [`Order::Fifo`]; see [`order`](Self::order) for others.
+    /// Leases that hold together with other shared ones and exclude all others, as the readers of a
+    /// [`RwLock`](crate::RwLock) do. Exclusive leases and mutexes of the same key are its writers.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -166,7 +196,8 @@ impl Leases {
     /// ```
     #[must_use]
     pub fn shared(self) -> Self {
-        let shape = Shape::read(self.shape.order, None);
+        let default = || self.lock.keeper.backend.capabilities().default_order();
+        let shape = Shape::read(self.order.unwrap_or_else(default), None);
         Self { shape, ..self }
     }
 
@@ -191,15 +222,17 @@ impl Leases {
         if n == 0 || n > permits {
             return Err(Invalid::new("permits", n, "must be between 1 and all there are").into());
         }
-        let order = self.shape.order;
-        Ok(Self { shape: Shape { order, ..Shape::permits(n, permits) }, ..self })
+        let shape = Shape::permits(n, permits);
+        let order = self.order.unwrap_or(shape.order);
+        Ok(Self { shape: Shape { order, ..shape }, ..self })
     }
 
-    /// Who goes first. All users of a key must agree while it is in use. Default: first come, first
-    /// served.
+    /// Who goes first. All sharers of a key must agree while it is in use; exclusive leases work
+    /// beside any order. Default: that of [`RwLock::order`](crate::RwLock::order) for shared
+    /// leases, first come, first served for permits.
     #[must_use]
     pub fn order(self, order: Order) -> Self {
-        Self { shape: Shape { order, ..self.shape }, ..self }
+        Self { shape: Shape { order, ..self.shape }, order: Some(order), ..self }
     }
 
     /// Changes the options of these leases.
@@ -291,7 +324,8 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future, or running into a timeout, gives the id up for good.
+    /// Dropping the future, or running into a timeout, gives up what this call got. Another call
+    /// under the same id that got the lease, or is about to, keeps it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -317,7 +351,7 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the id up for good.
+    /// As [`acquire_as`](Self::acquire_as).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -341,7 +375,8 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the queue and gives the id up for good.
+    /// Dropping the future leaves the queue, unless another call under the same id waits there or
+    /// has kept the place; then the place lives as long as that call or the option `place` says.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -366,7 +401,9 @@ impl Leases {
             return Err(Error::Unsupported { what: "a queue" });
         }
         let max_wait = settings.max_wait.unwrap_or(Duration::MAX);
-        let timeout = match self.lock.lease_or_place(self.shape.clone(), id, max_wait).await {
+        let attempt = AttemptId::random().map_err(Error::from_fault)?;
+        let shape = self.shape.clone();
+        let timeout = match self.lock.lease_or_place(shape, (id, attempt), max_wait).await {
             Ok(grant) => {
                 return Ok(Turn::Granted(self.granted(&grant)));
             }
@@ -374,11 +411,11 @@ impl Leases {
             Err(error) => return Err(error),
         };
         let place = settings.wait.place;
-        let mut lease = self.lease_of(id);
+        let mut lease = Lease { attempt: Some(attempt), ..self.lease_of(id) };
         let renewal = Renewal::hold(lease.claim(), place);
         // Whoever does not hear where the id stands cannot come back to it.
         let (claim, span) = (lease.claim(), settings.lease());
-        let mut unheard = Unheard { keeper, claim, lease: span, heard: false };
+        let mut kept = KeptPlace { keeper, claim, attempt, lease: span, heard: false };
         let turn = match renew(&*keeper.backend, renewal, RELEASE_MAX).await {
             Ok(Standing::Waiting(waiting)) => {
                 let Waiting { ticket, ahead, retry_after } = waiting;
@@ -391,7 +428,7 @@ impl Leases {
             Ok(_) => return Err(timeout),
             Err(fault) => return Err(Error::from_fault(fault)),
         };
-        unheard.heard = true;
+        kept.heard = true;
         Ok(turn)
     }
 
@@ -416,7 +453,7 @@ impl Leases {
     /// it is extended; releasing it works at once.
     pub fn lease_of(&self, id: ClaimId) -> Lease {
         let claim = Claim::new(self.lock.key.clone(), id);
-        Lease::new(&claim, 0, self.lock.settings.ttl, Moment::ORIGIN)
+        Lease::new(&claim, self.shape.mode(), 0, self.lock.settings.ttl, Moment::ORIGIN)
     }
 
     /// Finds the lease that an id holds; none if it holds nothing. Extends nothing, so the lease
@@ -553,15 +590,107 @@ impl Leases {
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<End, Error> {
+        let target = Target::Claim(self.claim(lease)?);
+        match self.identify(lease).await {
+            Some((leases, lease)) => leases.release_target(&lease, target).await,
+            None => self.release_target(lease, target).await,
+        }
+    }
+
+    /// What the journal has to know of a lease that is known by its id alone: its fence, and the
+    /// owner and reason of its holder. None if nothing is to be noted, or nothing can be found.
+    async fn identify(&self, lease: &Lease) -> Option<(Self, Lease)> {
+        if self.lock.settings.journal.is_none() || lease.fence > 0 {
+            return None;
+        }
+        let found = self.find(lease.id).await.ok()??;
+        let seen = self.lock.keeper.backend.inspect(&lease.key).await.ok();
+        let mut holders = seen.into_iter().flat_map(|seen| seen.holders);
+        let Some(holder) = holders.find(|holder| holder.fence == found.fence) else {
+            return Some((self.clone(), found));
+        };
+        let named = self.clone().configure(|o| {
+            let o = o.owner(holder.owner.as_str());
+            if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
+        });
+        Some((named.unwrap_or_else(|_| self.clone()), found))
+    }
+
+    /// Counts a lease as lost, in the metrics and in the journal, for a program that keeps leases
+    /// for others and found out that this one ended without a release. Changes nothing at the
+    /// store. Guards, [`extend`](Self::extend) and [`release`](Self::release) count by themselves.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::Reason;
+    ///
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let lease = leases.acquire().await?;
+    /// // Later, when the lease has expired:
+    /// leases.count_lost(&lease, Reason::Expired);
+    /// # Ok(()) }
+    /// ```
+    pub fn count_lost(&self, lease: &Lease, reason: Reason) {
         let keeper = &self.lock.keeper;
-        let (claim, sent_at) = (self.claim(lease)?, keeper.clock.now());
-        match release(&*keeper.backend, claim, How::default(), RELEASE_MAX).await {
+        let now = keeper.clock.now();
+        keeper.observer.lost();
+        keeper.observer.meter.lost(&lease.key, reason.word());
+        self.measure_end(lease, "lost", now);
+        // The operator who breaks a hold notes that down.
+        if reason != Reason::Broken {
+            self.note(lease, now, || What::Lost { held: None, why: word(reason.word()) });
+        }
+    }
+
+    /// Gives up what one call got under an id of its caller's, for a caller that never received it:
+    /// [`End::Released`] if that ended the lease. If another call under the same id has the lease,
+    /// too, it stays, and the answer is [`End::Lost`]. A lease that was not acquired under an id of
+    /// the caller's is released.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the lease given up or not.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::End;
+    /// let leases = distlock::Locks::memory().lease("batch")?;
+    /// let id = "0123456789abcdef0123456789abcdef".parse()?;
+    /// let lost = leases.acquire_as(id).await?;
+    /// let repeated = leases.acquire_as(id).await?;
+    /// assert!(matches!(leases.give_up(&lost).await?, End::Lost(_)));
+    /// assert_eq!(leases.release(&repeated).await?, End::Released);
+    /// # Ok(()) }
+    /// ```
+    pub async fn give_up(&self, lease: &Lease) -> Result<End, Error> {
+        let claim = self.claim(lease)?;
+        let target = match lease.attempt {
+            Some(attempt) => Target::Attempt { claim, attempt },
+            None => Target::Claim(claim),
+        };
+        self.release_target(lease, target).await
+    }
+
+    async fn release_target(&self, lease: &Lease, target: Target) -> Result<End, Error> {
+        let keeper = &self.lock.keeper;
+        let sent_at = keeper.clock.now();
+        match release(&*keeper.backend, &target, How::default(), RELEASE_MAX).await {
             Ok(Outcome::WasHeld) => {
                 self.measure_end(lease, "released", sent_at);
                 self.note(lease, sent_at, || What::Released { held: None });
                 Ok(End::Released)
             }
-            Ok(_) => Ok(End::Lost(Reason::Gone)),
+            Ok(_) => {
+                // One that is released again within its time was released before.
+                if lease.since.is_some() && lease.valid_until <= sent_at {
+                    self.count_lost(lease, Reason::Expired);
+                }
+                Ok(End::Lost(Reason::Gone))
+            }
             Err(source) => Err(Error::ReleaseUncertain { key: lease.key.clone(), source }),
         }
     }
@@ -573,8 +702,8 @@ impl Leases {
 
     fn granted(&self, grant: &Grant) -> Lease {
         let Lock { keeper, settings, .. } = &self.lock;
-        let lease = Lease::new(&grant.claim, grant.fence, settings.ttl, grant.until);
-        Lease { since: Some(keeper.clock.now()), ..lease }
+        let lease = Lease::new(&grant.claim, grant.mode, grant.fence, settings.ttl, grant.until);
+        Lease { since: Some(keeper.clock.now()), attempt: grant.attempt, ..lease }
     }
 
     /// Tells the meter how a lease ended, if it is known since when it was held.
@@ -601,24 +730,5 @@ impl Leases {
             return Err(Error::NotHeld { key: self.lock.key.clone() });
         }
         Ok(lease.claim())
-    }
-}
-
-/// A place that was kept for somebody who has not been told of it yet. It is given up unless they
-/// are.
-struct Unheard<'a> {
-    keeper: &'a Arc<Keeper>,
-    claim: Claim,
-    lease: Duration,
-    heard: bool,
-}
-
-impl Drop for Unheard<'_> {
-    fn drop(&mut self) {
-        if self.heard {
-            return;
-        }
-        let now = self.keeper.clock.now();
-        self.keeper.leave(self.claim.clone(), self.lease, now, false);
     }
 }

@@ -25,8 +25,8 @@ mod visits;
 pub use distlock_core::{
     Backend, Capabilities, ClaimId, Clock, Cursor, Entry, EntryId, Fault, FaultKind, Health,
     Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Label, ManualClock, Mode, Moment,
-    NoQuorum, NodeHealth, NodeState, Note, Order, Page, ReentryId, Retention, Snapshot, VisitId,
-    Waiter, What,
+    NoQuorum, NodeHealth, NodeState, Note, Order, Page, Printable, ReentryId, Retention, Snapshot,
+    VisitId, Waiter, What,
 };
 
 pub use engine::pacing::{Pace, Pacing};

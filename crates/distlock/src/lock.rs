@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Ask, CAPACITY_MAX, Claim, ClaimId, Key, Label, Mode, Order, ReentryId};
+use distlock_core::{
+    Ask, AttemptId, CAPACITY_MAX, Claim, ClaimId, Key, Label, Mode, Order, ReentryId,
+};
 
 use crate::engine::{Grant, Limit, Request, acquire};
 use crate::keeper::Keeper;
@@ -87,10 +89,11 @@ impl Lock {
     pub(crate) async fn lease_or_place(
         &self,
         shape: Shape,
-        id: ClaimId,
+        (id, attempt): (ClaimId, AttemptId),
         max_wait: Duration,
     ) -> Result<Grant, Error> {
         let mut request = self.request(shape, Some(id), Limit::Forever)?;
+        request.ask.attempt = Some(attempt);
         request.full_ttl = true;
         request.keep_place_after = Some(max_wait);
         acquire(&self.keeper, request).await
@@ -98,9 +101,11 @@ impl Lock {
 
     fn request(&self, shape: Shape, id: Option<ClaimId>, limit: Limit) -> Result<Request, Error> {
         let (settings, fixed_id) = (&self.settings, id.is_some());
+        let attempt = id.map(|_| AttemptId::random()).transpose().map_err(Error::from_fault)?;
         let id = id.map_or_else(ClaimId::random, Ok).map_err(Error::from_fault)?;
         let ask = Ask {
             claim: Claim::new(self.key.clone(), id),
+            attempt,
             owner: settings.owner.clone(),
             reason: settings.reason.clone(),
             weight: shape.weight,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use distlock_core::{
-    Backend, Capabilities, Clock, Cursor, Health, Journal, Mode, Page, Renewal, Snapshot, Standing,
-    Streaming,
+    Backend, Capabilities, Clock, Cursor, Fault, Health, Journal, Page, Renewal, Snapshot,
+    Standing, Streaming,
 };
 
 use crate::backends::Memory;
 use crate::clock::BootClock;
 use crate::engine::{Grant, renew};
-use crate::keeper::{Asking, Keeper, RELEASE_MAX};
+use crate::keeper::{Asking, Home, Keeper, RELEASE_MAX};
 use crate::lock::Lock;
 use crate::observe::{Event, Stats};
 use crate::open::{Opened, open};
@@ -20,8 +20,10 @@ use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Sem
 /// Locks on one backend. Cheap to clone; clones share everything.
 ///
 /// One background task looks after all locks of a `Locks`, however many they are: it renews what is
-/// held, keeps places in queues, and releases what was dropped. It runs on the tokio runtime of the
-/// first call that needs it, and is gone when nothing is in hand.
+/// held, keeps places in queues, and releases what was dropped. It runs on a thread of the
+/// library's own, one for the whole process, named `distlock`, which ends when nothing is in hand.
+/// So a runtime that is blocked, not polled or dropped loses no lease, and one `Locks` serves any
+/// number of runtimes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -44,12 +46,25 @@ impl Locks {
     /// Locks on a backend. Give every `Locks` a backend value of its own: one value is one client
     /// of the store.
     pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self::with_keeper(Keeper::new(backend, Arc::new(BootClock), Home::Thread))
+    }
+
+    /// Locks without a thread of their own: the background task runs on the tokio runtime of the
+    /// call that needs it, and moves to another one only when that runtime has ended or another
+    /// call finds it a second late. While the runtime is blocked or not polled, nothing is renewed.
+    pub fn without_thread(backend: Arc<dyn Backend>) -> Self {
         Self::with_clock(backend, Arc::new(BootClock))
     }
 
-    /// Locks whose leases are measured by a clock of one's own.
+    /// Locks whose leases are measured by a clock of one's own, [without a
+    /// thread](Self::without_thread): a clock may belong to a runtime, as it does under
+    /// `tokio::time::pause`.
     pub fn with_clock(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Self {
-        Self { keeper: Keeper::new(backend, clock), settings: Settings::default_checked() }
+        Self::with_keeper(Keeper::new(backend, clock, Home::Callers))
+    }
+
+    fn with_keeper(keeper: Arc<Keeper>) -> Self {
+        Self { keeper, settings: Settings::default_checked() }
     }
 
     /// These locks with a journal to read and, if [`Options::journal`] says so, to write. Locks
@@ -96,19 +111,25 @@ impl Locks {
     }
 
     /// Locks on the backend that a URL names: `memory:`, or a Redis or Valkey server,
-    /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`.
+    /// `redis://[[user]:password@]host[:port][/db]`, `rediss://…` for TLS or `redis+unix:///path`,
+    /// the primary behind Sentinels, `redis-sentinel://h1,h2/name`, or a cluster,
+    /// `redis-cluster://h1,h2`; with TLS these are `rediss-sentinel://` and `rediss-cluster://`.
     /// A [quorum](crate::guide::quorum) of them is `quorum:?node=redis://a&node=redis://b&node=…`.
     /// Nothing is sent yet: a server that cannot be reached shows with the first call.
     ///
     /// Options follow as a query: `namespace` (default `distlock`; empty for bare keys, as other
     /// lock libraries write them), `connect_timeout_ms`, `response_timeout_ms`, `db`, `user`,
-    /// `pass`. With `journal=on` what happens to the locks is noted down, see [`Options::journal`];
-    /// `journal_entries` and `journal_days` say how much of it is kept.
+    /// `pass`; with TLS `ca`, the PEM file of the authorities that may sign for the server
+    /// (default: those of the system), and `cert` and `key`, the PEM files of this client's own
+    /// certificate. `verify_push=1` makes a waiter confirm every pushed grant with the server
+    /// before it counts, for servers where others may publish. With `journal=on` what happens to
+    /// the locks is noted down, see [`Options::journal`]; `journal_entries` and `journal_days` say
+    /// how much of it is kept.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if the scheme is unknown or its feature is off, or an option does not
-    /// exist.
+    /// [`Error::Url`] if the scheme is unknown or its feature is off, an option does not exist, or
+    /// a file that it names cannot be used.
     ///
     /// ```
     /// use distlock::Locks;
@@ -119,7 +140,7 @@ impl Locks {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn connect(url: &str) -> Result<Self, Error> {
-        let Opened { backend, journal, retention } = open(url)?;
+        let Opened { backend, journal, retention } = open(url).map_err(Error::Url)?;
         let locks = match journal {
             Some(journal) => Self::new(backend).with_journal(journal),
             None => Self::new(backend),
@@ -264,6 +285,7 @@ impl Locks {
         }
         let grant = Grant {
             claim: lease.claim(),
+            attempt: None,
             fence,
             at: now,
             until,
@@ -273,7 +295,7 @@ impl Locks {
             waited: now.since(sent_at),
             attempts: 1,
             doubtful: false,
-            mode: Mode::Exclusive,
+            mode: lease.mode(),
             visit: None,
         };
         let guard = Guard::keep(keeper, &grant, settings)?;
@@ -305,7 +327,17 @@ impl Locks {
         Error: From<K::Error>,
     {
         let key = key.try_into()?;
-        self.keeper.backend.inspect(&key).await.map_err(Error::from_fault)
+        let seen = self.keeper.backend.inspect(&key).await;
+        seen.map_err(|fault| self.error_at(Some(&key), fault))
+    }
+
+    /// The error that a fault of the store amounts to, about a key or about all of it.
+    pub(crate) fn error_at(&self, key: Option<&Key>, fault: Fault) -> Error {
+        let fault = fault.at_store(self.keeper.backend.location());
+        match key {
+            Some(key) => Error::from_fault_at(key, fault),
+            None => Error::from_fault(fault),
+        }
     }
 
     /// Looks at the keys that begin with `prefix` and are held or waited for, page by page.
@@ -326,7 +358,8 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Error> {
-        self.keeper.backend.list(prefix, cursor).await.map_err(Error::from_fault)
+        let page = self.keeper.backend.list(prefix, cursor).await;
+        page.map_err(|fault| self.error_at(None, fault))
     }
 
     /// Looks at the store itself.
@@ -346,7 +379,7 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     pub async fn probe(&self) -> Result<Health, Error> {
-        self.keeper.backend.probe().await.map_err(Error::from_fault)
+        self.keeper.backend.probe().await.map_err(|fault| self.error_at(None, fault))
     }
 
     /// Opens a store that takes a moment to be opened, in the background: for programs that have
@@ -378,7 +411,8 @@ impl Locks {
     /// Ends all locks of this `Locks` and its clones: calls that wait fail with [`Error::Closed`],
     /// guards are lost ([`Reason::Closed`](crate::Reason::Closed)) and released, and dropped ones
     /// are waited for. So are, for up to 2 s, nodes of a quorum that have not heard of a release
-    /// yet. Stop the work that they protect first.
+    /// yet. Stop the work that they protect first. Call it last in `main`: a process that ends does
+    /// not wait for the releases of dropped guards, and their keys stay taken for their ttl.
     ///
     /// # Errors
     ///

@@ -33,17 +33,20 @@ pub(crate) fn open(url: &str) -> Result<Opened, Invalid> {
 }
 
 fn open_plain(url: &str) -> Result<Opened, Invalid> {
-    let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
+    // What follows may be a secret, also where a part was forgotten.
+    let scheme = url.split([':', '/', '?', '@']).next().unwrap_or_default();
     match scheme {
         "memory" => memory(url),
         "sqlite" => sqlite(url),
-        "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => redis(url),
+        "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel"
+        | "redis-cluster" | "rediss-cluster" => redis(url),
         "quorum" => quorum(url),
         _ => Err(Invalid::new(
             "URL scheme",
             scheme,
             "is unknown; known are memory:, sqlite:, redis://, rediss://, redis+unix://, \
-             redis-sentinel://, redis-cluster:// and quorum:?node=..",
+             redis-sentinel://, rediss-sentinel://, redis-cluster://, rediss-cluster:// and \
+             quorum:?node=..",
         )),
     }
 }
@@ -82,7 +85,10 @@ fn take_retention(url: &str) -> Result<(String, Option<Retention>), Invalid> {
 fn memory(url: &str) -> Result<Opened, Invalid> {
     match url {
         "memory:" | "memory://" => Ok(Opened::both(Arc::new(Memory::new()))),
-        _ => Err(Invalid::new("URL", url, "must be just memory: since there is nothing to choose")),
+        _ => {
+            let why = "must be just memory: since there is nothing to choose";
+            Err(Invalid::new("URL", "memory:…", why))
+        }
     }
 }
 
@@ -134,7 +140,7 @@ mod tests {
     #[cfg(not(feature = "redis"))]
     #[test]
     fn a_driver_that_was_left_out_is_said_to_be_off() {
-        for scheme in ["redis", "rediss", "redis+unix", "redis-sentinel", "redis-cluster"] {
+        for scheme in ["redis", "rediss", "redis+unix", "redis-sentinel", "rediss-cluster"] {
             let refused = open(&format!("{scheme}://h/x")).map(|_| ()).unwrap_err();
             // The command line takes its exit code from this.
             assert_eq!(refused.what, "URL scheme");

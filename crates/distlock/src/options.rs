@@ -242,7 +242,7 @@ impl Options {
             lock_delay: self.lock_delay,
             renew_every,
             validity,
-            wait: Wait { place: self.place, waiters_max: self.waiters_max },
+            wait: Wait { place: self.place_within_ttl(), waiters_max: self.waiters_max },
             patience: self.patience.unwrap_or(self.ttl),
             replicas: match self.durability {
                 Durability::Store => 0,
@@ -252,6 +252,11 @@ impl Options {
             journal: self.journal,
             options: self.clone(),
         })
+    }
+
+    /// A grant to a waiter lasts for the rest of its place, and no grant may outlast its ttl.
+    fn place_within_ttl(&self) -> Duration {
+        self.place.min(self.ttl.max(PLACE_MIN))
     }
 
     /// A lock that is renewed too late to be kept, or all the time, is of no use to anybody.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Holder, How, Journal, JournalPage, Key, Mode, Note, Outcome, Streaming,
-    Target, What,
+    Entry, EntryId, Fault, Holder, How, Journal, JournalPage, Key, Label, Mode, Note, Outcome,
+    Streaming, Target, What,
 };
 use futures_util::stream;
 
@@ -88,7 +88,8 @@ impl Locks {
         let journal = self.journal()?;
         self.keeper.flush(OWN_NOTES_MAX).await;
         let entries = limit.saturating_mul(ENTRIES_PER_VISIT).saturating_add(ENTRIES_PER_VISIT);
-        let past = journal.past(&key, entries).await.map_err(Error::from_fault)?;
+        let past = journal.past(&key, entries).await;
+        let past = past.map_err(|fault| self.error_at(Some(&key), fault))?;
         let mut visits = Visit::fold(past.iter().rev());
         // What the store says now is truer than the lack of an entry.
         if let Ok(now) = self.keeper.backend.inspect(&key).await {
@@ -131,7 +132,8 @@ impl Locks {
     ) -> Result<JournalPage, Error> {
         let journal = self.journal()?;
         self.keeper.flush(OWN_NOTES_MAX).await;
-        journal.page(after, limit).await.map_err(Error::from_fault)
+        let page = journal.page(after, limit).await;
+        page.map_err(|fault| self.error_at(None, fault))
     }
 
     /// Waits until the journal has what these locks have noted so far, for two seconds at most: for
@@ -220,7 +222,7 @@ impl Locks {
         let target = Target::Fence { key: key.clone(), fence };
         let how = How { bury: LATE_MAX, ..How::default() };
         let outcome = self.keeper.backend.release(&target, how).await;
-        match outcome.map_err(Error::from_fault)? {
+        match outcome.map_err(|fault| self.error_at(Some(&key), fault))? {
             Outcome::WasHeld => {}
             _ => return Err(Error::NotHeld { key }),
         }
@@ -229,6 +231,44 @@ impl Locks {
             self.note_break(&key, held).await;
         }
         Ok(())
+    }
+
+    /// Notes down that something was done that concerns a key and is no part of any hold, on behalf
+    /// of the `owner` of these locks: `what` says what, in a word. Nothing happens to the key, and
+    /// nothing is noted without [`Options::journal`](crate::Options::journal).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a bad key, or if `what` is too long or not printable.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Locks, Retention, What};
+    ///
+    /// let locks = Locks::memory().configure(|o| o.owner("ci-7").journal(Retention::default()))?;
+    /// locks.note_action("deploy", "state-deleted")?;
+    /// let noted = &locks.journal_page(None, 10).await?.entries[0].note;
+    /// assert!(matches!(&noted.what, What::Action { by, .. } if by.as_str() == "ci-7"));
+    /// # Ok(()) }
+    /// ```
+    pub fn note_action<K>(&self, key: K, what: &str) -> Result<(), Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        let (key, what) = (key.try_into()?, Label::new("what", what)?);
+        let Some(retention) = self.settings.journal else { return Ok(()) };
+        let note = Note {
+            key,
+            owner: self.settings.owner.clone(),
+            reason: self.settings.reason.clone(),
+            mode: Mode::Exclusive,
+            fence: None,
+            visit: None,
+            what: What::Action { by: self.settings.owner.clone(), what },
+        };
+        self.keeper.observer.scribe.note(note, self.keeper.clock.now(), retention);
+        self.keeper.start().map(|_| ())
     }
 
     fn journal(&self) -> Result<&Arc<dyn Journal>, Error> {
@@ -247,9 +287,9 @@ impl Locks {
         let (by, why) = (self.settings.owner.clone(), self.settings.reason.clone());
         let note = Note {
             key: key.clone(),
+            mode: held.mode(),
             owner: held.owner,
             reason: held.reason,
-            mode: if held.exclusive { Mode::Exclusive } else { Mode::Shared },
             fence: Some(held.fence),
             visit: None,
             what: What::Broken { by, why },
@@ -289,7 +329,8 @@ impl Feed {
             };
             if let Err(fault) = looked {
                 self.pause = Some(FAULT_PAUSE);
-                return Some(News::Unreachable(fault));
+                let store = keeper.backend.location();
+                return Some(News::Unreachable(fault.at_store(store)));
             }
         }
     }

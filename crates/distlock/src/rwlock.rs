@@ -40,7 +40,8 @@ pub struct RwLock {
 
 impl RwLock {
     pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock, order: Order::PreferWriters, group: None }
+        let order = lock.keeper.backend.capabilities().default_order();
+        Self { lock, order, group: None }
     }
 
     /// The key.
@@ -57,8 +58,11 @@ impl RwLock {
         Ok(Self { lock: self.lock.configure(change)?, ..self })
     }
 
-    /// Who goes first. All users of a key must agree; while it is in use under another order,
-    /// acquiring fails with [`Error::Conflict`].
+    /// Who goes first. All readers of a key must agree; while others hold or wait under another
+    /// order, reading fails with [`Error::Conflict`]. Writers and mutexes work beside any order.
+    ///
+    /// Default: [`Order::PreferWriters`], or what the store offers instead, for the library, the
+    /// command and the HTTP service alike.
     #[must_use]
     pub fn order(self, order: Order) -> Self {
         Self { order, ..self }

@@ -132,19 +132,18 @@ impl Visit {
     fn learn(&mut self, entry: &Entry) {
         self.fence = self.fence.or(entry.note.fence);
         match &entry.note.what {
-            What::Queued { .. } => {}
+            What::Queued { .. } => self.go_on(VisitState::Waiting),
             What::GaveUp { waited, why } => {
                 self.waited = Some(*waited);
                 self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
                 self.end(entry.at_ms, None, VisitState::GaveUp(why.clone()));
             }
             What::Granted { waited } => {
-                self.waited = Some(*waited);
+                // A call that repeats another is granted what the other waited for.
+                self.waited = self.waited.max(Some(*waited));
                 self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
                 self.granted_at_ms.get_or_insert(entry.at_ms);
-                if !self.state.is_over() {
-                    self.state = VisitState::Held;
-                }
+                self.go_on(VisitState::Held);
             }
             What::AtRisk { .. } => self.at_risk = true,
             What::Released { held } => self.end(entry.at_ms, *held, VisitState::Released),
@@ -161,6 +160,18 @@ impl Visit {
                 }
             }
             // What a later version has to tell.
+            _ => {}
+        }
+    }
+
+    /// It waits or holds. A wait that failed goes on if the caller repeats the call.
+    fn go_on(&mut self, state: VisitState) {
+        match self.state {
+            VisitState::Waiting => self.state = state,
+            VisitState::GaveUp(_) => {
+                self.state = state;
+                self.ended_at_ms = None;
+            }
             _ => {}
         }
     }
@@ -193,6 +204,10 @@ struct Book {
 impl Book {
     fn add(&mut self, entry: &Entry) {
         let note = &entry.note;
+        // It says nothing about a wait or a hold.
+        if matches!(note.what, What::Action { .. }) {
+            return;
+        }
         let by_id = note.visit.and_then(|id| self.by_id.get(&id));
         // Somebody else may end a hold than the one who got it: an operator, another process. A
         // grant is always the beginning of a visit of its own: a sharer can have the same fence.

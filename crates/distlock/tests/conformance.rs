@@ -85,10 +85,9 @@ fn bare() -> Served<RedisServer> {
     Served { url: format!("{}?namespace=", servers.url()), servers, pass: RedisServer::pass }
 }
 
-/// A Valkey server, where there is one.
-fn valkey() -> Option<Served<RedisServer>> {
-    let servers = RedisServer::valkey()?;
-    Some(Served { url: servers.url(), servers, pass: RedisServer::pass })
+fn valkey() -> Served<RedisServer> {
+    let servers = RedisServer::valkey();
+    Served { url: servers.url(), servers, pass: RedisServer::pass }
 }
 
 fn sentinel() -> Served<RedisSentinel> {
@@ -103,16 +102,7 @@ fn cluster() -> Served<RedisCluster> {
 
 distlock_testkit::conformance!(redis, super::super::redis());
 distlock_testkit::conformance_in_a_row!(redis_bare, super::super::bare());
-distlock_testkit::conformance_in_a_row!(
-    valkey,
-    match super::super::valkey() {
-        Some(subject) => subject,
-        None => {
-            println!("valkey-server is not on the PATH: nothing is proved about it");
-            return;
-        }
-    }
-);
+distlock_testkit::conformance_in_a_row!(valkey, super::super::valkey());
 distlock_testkit::conformance_in_a_row!(redis_sentinel, super::super::sentinel());
 distlock_testkit::conformance_in_a_row!(redis_cluster, super::super::cluster());
 distlock_testkit::conformance!(memory, MemorySubject::new());

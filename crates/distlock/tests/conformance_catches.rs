@@ -2,12 +2,12 @@
 //! backend that honestly offers less passes.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, Cursor, Ear, Fault, Health, Holder, How, Key, Label,
+    Answer, Ask, Backend, Capabilities, Claim, Cursor, Fault, Health, Holder, How, Key, Label,
     ManualClock, Order, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
     TTL_MAX, Target, Wait,
 };
@@ -184,6 +184,10 @@ impl Backend for Planted {
         offered
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.ask(ask))
     }
@@ -249,8 +253,6 @@ impl Backend for Planted {
             _ => self.inner.pushes(),
         }
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 struct PlantedSubject {

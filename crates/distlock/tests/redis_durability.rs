@@ -4,8 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Durability, Error, Locks};
-use distlock_testkit::servers::{RedisCluster, RedisServer, RedisServerOptions};
+use distlock::backends::Redis;
+use distlock::{ClaimId, Durability, Error, Guard, Key, Label, Locks};
+use distlock_core::{Answer, Ask, Backend, Claim, Confirmed, Renewal};
+use distlock_testkit::servers::{Flow, Proxy, RedisCluster, RedisServer, RedisServerOptions};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 
 fn with_replica() -> (RedisServer, RedisServer) {
     let primary = RedisServer::start();
@@ -50,7 +54,7 @@ async fn a_grant_counts_when_the_replica_has_it() {
 }
 
 #[tokio::test]
-async fn f40_too_few_replicas_give_the_grant_back() {
+async fn too_few_replicas_give_the_grant_back() {
     let (primary, replica) = with_replica();
     let url = primary.url();
     let guard = locks(&patient(&primary.url()), 1).mutex("other").unwrap().lock().await.unwrap();
@@ -86,4 +90,68 @@ async fn on_a_cluster_the_replica_of_the_key_counts() {
         let guard = locks.mutex(key).unwrap().lock().await.unwrap();
         assert_eq!(guard.replicas(), 1, "{key}");
     }
+}
+
+/// Takes twenty keys, one after the other, of which no replica hears.
+async fn all_refused(what: &str, take: impl AsyncFn(String) -> Result<Guard, Error>) {
+    for n in 0..20 {
+        let refused = take(format!("{what}{n}")).await.expect_err("no replica has it");
+        let few = matches!(refused, Error::NotReplicated { confirmed: 0, wanted: 1, .. });
+        assert!(few || refused.is_transient(), "{what}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_replica_has_is_never_confirmed() {
+    let (primary, replica) = with_replica();
+    let url = format!("{}?response_timeout_ms=300", primary.url());
+    let (mutexes, readers, permits) = (locks(&url, 1), locks(&url, 1), locks(&url, 1));
+    replica.pause();
+    tokio::join!(
+        all_refused("mutex", async |key| mutexes.mutex(key)?.try_lock().await),
+        all_refused("reader", async |key| readers.rwlock(key)?.try_read().await),
+        all_refused("permit", async |key| permits.semaphore(key, 3)?.try_acquire().await),
+    );
+    replica.resume();
+}
+
+#[tokio::test]
+async fn confirmations_go_side_by_side() {
+    let (primary, _replica) = with_replica();
+    let proxy = Proxy::to(primary.port());
+    let locks = locks(&patient(&proxy.url()), 1);
+    proxy.replies(Flow::Delay(Duration::from_millis(40)));
+    let began = Instant::now();
+    let grants = (0..200).map(|n| locks.mutex(format!("k{n}")).unwrap());
+    let guards = join_all(grants.map(async |lock| lock.lock().await.unwrap())).await;
+    let took = began.elapsed();
+    assert!(guards.iter().all(|guard| guard.replicas() == 1));
+    assert!(took < Duration::from_secs(6), "200 confirmations took {took:?}");
+}
+
+async fn granted(store: &Redis, key: &str) -> Renewal {
+    let claim = Claim::new(Key::new(key).unwrap(), ClaimId::random().unwrap());
+    let ttl = Duration::from_secs(30);
+    let ask = Ask::new(claim, Label::new("owner", "me").unwrap(), ttl);
+    let answer = store.acquire(&ask).await.unwrap();
+    assert!(matches!(answer, Answer::Granted { .. }), "{answer:?}");
+    Renewal::hold(ask.claim, ttl)
+}
+
+#[tokio::test]
+async fn a_confirmation_that_is_not_polled_delays_no_other() {
+    let (primary, _replica) = with_replica();
+    let store = Redis::open(&patient(&primary.url())).unwrap();
+    let mut holds = Vec::new();
+    for n in 0..20 {
+        holds.push(granted(&store, &format!("left alone {n}")).await);
+    }
+    let mut left_alone: Vec<_> = holds.iter().map(|hold| store.confirm(hold, 1)).collect();
+    for confirming in &mut left_alone {
+        assert!(confirming.now_or_never().is_none(), "it takes a round trip");
+    }
+    let other = granted(&store, "other").await;
+    let confirmed = tokio::time::timeout(Duration::from_secs(5), store.confirm(&other, 1)).await;
+    assert_eq!(confirmed.expect("it is delayed by others").unwrap(), Confirmed::By(1));
+    drop(left_alone);
 }

@@ -51,8 +51,18 @@ pub(crate) struct Form {
     pub(crate) shell: bool,
 }
 
-/// Acquires a lease and hands it out.
+/// Acquires a lease and hands it out. A shell that evaluates what it gets must fail if there is no
+/// lease: the code of a command inside `eval "$(...)"` is lost.
 pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+    let for_shell = args.form.shell;
+    acquire(args).inspect_err(|failure| {
+        if for_shell {
+            out::print(shell::failing(failure.code()));
+        }
+    })
+}
+
+fn acquire(args: Args) -> Result<u8, Failure> {
     let Args { store, asking, leasing, talking, form, token_file, key } = args;
     let want = Want::new(store, &key, Some(&asking), &leasing, talking)?;
     let mut file = token_file.as_deref().map(TokenFile::create).transpose()?;
@@ -61,6 +71,9 @@ pub(crate) fn run(args: Args) -> Result<u8, Failure> {
         let locks = want.locks()?;
         let voice = Voice::new(&want.talking);
         let held = take::take(&want, &locks, &mut signals, voice).await;
+        if let Err(refused) = &held {
+            take::leave(&locks, refused.leave_max()).await;
+        }
         let held = held.map_err(Refused::into_failure)?;
         let (waited, remaining) = (held.waited(), held.remaining());
         let lease = held.into_lease();
@@ -104,7 +117,11 @@ impl Granted {
 
     fn json(&self, want: &Want, id: Option<String>) -> Value {
         let ttl = self.lease.ttl();
-        let mode = if want.kind == Kind::Shared { "shared" } else { "exclusive" };
+        let mode = match want.kind {
+            Kind::Shared => "shared",
+            Kind::OneOf(_) => "permits",
+            Kind::Exclusive => "exclusive",
+        };
         let mut lease = json!({
             "key": want.key.as_str(),
             "owner": want.owner,

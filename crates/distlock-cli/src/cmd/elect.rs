@@ -32,6 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// Leads whenever it can, until the command ends by itself or somebody asks us to stop.
 pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+    args.work.check()?;
     let plan = Plan::for_elect(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;

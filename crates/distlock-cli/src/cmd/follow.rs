@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Entry, EntryId, Error, Locks, Mode, News, Since, What};
+use distlock::{Entry, EntryId, Error, Locks, Mode, News, Printable, Since, What};
 use futures_util::StreamExt;
 
 use crate::cmd::watch::Args;
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 Some(News::Missed) => out::say("some events are missing here"),
                 Some(News::Unreachable(fault)) if fault.is_transient() => {
                     if std::mem::replace(&mut reachable, false) {
-                        out::complain(fault);
+                        let failure = Failure::from(Error::Backend(fault));
+                        out::complain(failure.message().unwrap_or_default());
                     }
                 }
                 Some(News::Unreachable(fault)) => return Err(Error::Backend(fault).into()),
@@ -55,7 +56,7 @@ fn json(entry: &Entry) -> String {
 /// An event on one line: when, which key, what, who, and what belongs to that.
 fn line(entry: &Entry) -> String {
     let note = &entry.note;
-    let reason = note.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let reason = view::for_what(note.reason.as_ref());
     let mut more = match &note.what {
         What::Queued { ahead: 0 } => "next in line".to_owned(),
         What::Queued { ahead } => format!("{ahead} ahead"),
@@ -68,6 +69,7 @@ fn line(entry: &Entry) -> String {
         What::Lost { held, why } => format!("{}, {why}", held_for(*held)),
         What::Broken { by, why: Some(why) } => format!("by {by}: {why}"),
         What::Broken { by, why: None } => format!("by {by}"),
+        What::Action { by, what } => format!("{what} by {by}"),
         _ => String::new(),
     };
     if note.mode != Mode::Exclusive {
@@ -75,8 +77,9 @@ fn line(entry: &Entry) -> String {
     }
     let fence = note.fence.map_or_else(String::new, |fence| format!("  fence {fence}"));
     let (key, what) = (view::printable(note.key.as_str()), note.what.name());
-    let line = format!("{}  {key}  {what:<8}  {}{reason}", clock(entry.at_ms), note.owner);
-    let more = if more.is_empty() { more } else { format!("  {more}") };
+    let owner = Printable(note.owner.as_str());
+    let line = format!("{}  {key}  {what:<8}  {owner}{reason}", clock(entry.at_ms));
+    let more = if more.is_empty() { more } else { format!("  {}", Printable(&more)) };
     format!("{line}{more}{fence}")
 }
 
@@ -110,7 +113,7 @@ mod tests {
             what: What::Lost { held: Some(Duration::from_secs(92)), why: label("expired") },
         };
         let entry = Entry { id: EntryId::new("1").unwrap(), at_ms: 1_794_808_478_716, note };
-        let expected = "05:54:38Z  deploy\u{fffd}/prod  lost      ci-7 (release 1.9)  held 1m32s, \
+        let expected = "05:54:38Z  deploy\\n/prod  lost      ci-7 (release 1.9)  held 1m32s, \
                         expired  fence 7";
         assert_eq!(line(&entry), expected);
     }

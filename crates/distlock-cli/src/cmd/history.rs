@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock::{Mode, Visit, VisitState};
+use distlock::{Mode, Printable, Visit, VisitState};
 
 use crate::args::Store;
 use crate::cmd::ls;
 use crate::exit::Failure;
-use crate::{cmd, out, span};
+use crate::{cmd, out, span, view};
 
 /// What `history` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -81,7 +81,7 @@ fn line(row: &[String; 6], widths: &[usize; 6]) -> String {
 fn row(visit: &Visit, now: Duration) -> [String; 6] {
     let since = |at_ms: u64| now.saturating_sub(Duration::from_millis(at_ms));
     let known = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), span::show);
-    let reason = visit.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+    let reason = view::for_what(visit.reason.as_ref());
     // Who still waits or holds has done so until now.
     let waited = match visit.state {
         VisitState::Waiting => Some(since(visit.began_at_ms)),
@@ -93,7 +93,7 @@ fn row(visit: &Visit, now: Duration) -> [String; 6] {
     };
     [
         span::show_seconds(since(visit.began_at_ms)),
-        format!("{}{reason}", visit.owner),
+        format!("{}{reason}", Printable(visit.owner.as_str())),
         known(waited),
         known(held),
         visit.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string()),
@@ -103,7 +103,7 @@ fn row(visit: &Visit, now: Duration) -> [String; 6] {
 
 /// How a visit ended, or where it stands.
 fn ended(visit: &Visit) -> String {
-    let mut text = match &visit.state {
+    let text = match &visit.state {
         VisitState::Waiting => "waits".to_owned(),
         VisitState::Held => "holds it now".to_owned(),
         VisitState::Released => "released".to_owned(),
@@ -114,6 +114,7 @@ fn ended(visit: &Visit) -> String {
         VisitState::Vanished => "vanished without a word".to_owned(),
         other => other.name().to_owned(),
     };
+    let mut text = view::printable(&text);
     match visit.mode {
         Mode::Shared => text.push_str(", shared"),
         Mode::Permits { weight, capacity } => {

@@ -1,12 +1,13 @@
 //! `distlock run`: hold a key while a command runs.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::args::{Asking, Leasing, Store, Talking};
+use crate::args::{self, Asking, Leasing, Store, Talking};
 use crate::exit::Failure;
 use crate::plan::Plan;
 use crate::{cmd, held, launch, session, span};
@@ -68,6 +69,17 @@ pub(crate) struct Work {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Work {
+    /// Refuses a command whose first word was taken for the key.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let words: Vec<_> = env::args_os().skip(1).collect();
+        if args::key_is_missing(&words, 1 + self.command.len()) {
+            return Err(Failure::usage(args::KEY_IS_MISSING));
+        }
+        Ok(())
+    }
+}
+
 /// How the command is stopped.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Guarding {
@@ -109,6 +121,7 @@ pub(crate) enum Preset {
 
 /// Holds the key while the command runs; its exit code is ours.
 pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+    args.work.check()?;
     let plan = Plan::for_run(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;

@@ -1,33 +1,34 @@
 //! `distlock serve`: locks over HTTP, until a signal says stop.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use distlock::Locks;
-use distlock_server::{Config, Error, Server, Tokens};
+use distlock::{Locks, Printable};
+use distlock_server::{Config, Error, Listen, Reloader, Server, Tls, Tokens};
 use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::filter::LevelFilter;
 
 use crate::args::Store;
 use crate::exit::{self, Failure};
-use crate::{out, signals, span};
+use crate::{log, open_files, out, signals, span};
+
+/// How long reading the files again may take.
+const RELOAD_MAX: Duration = Duration::from_secs(10);
 
 /// What `serve` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    store: Store,
+    pub(crate) store: Store,
 
-    /// Where to listen. Anything but loopback needs a token file
+    /// Where to listen: an address, or unix:PATH for a socket of this user's. Any address but
+    /// loopback needs a token file
     #[arg(short, long, value_name = "ADDRESS", env = "DISTLOCK_LISTEN")]
     #[arg(default_value = "127.0.0.1:3009")]
-    listen: SocketAddr,
+    listen: Listen,
 
-    /// A file with one token a line, each followed by its scopes: read, lock:<prefix>, admin
-    #[arg(long, value_name = "FILE", env = "DISTLOCK_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    files: Files,
 
     /// A name that clients call this service by, beside localhost; may be given several times
     #[arg(long = "host", value_name = "NAME")]
@@ -42,6 +43,10 @@ pub(crate) struct Args {
     /// folder for state]
     #[arg(long, value_name = "FILE")]
     terraform_state: Option<PathBuf>,
+
+    /// A quorum for the pattern redlock, beside any backend: quorum:?node=URL&node=URL&node=URL
+    #[arg(long, value_name = "URL", env = "DISTLOCK_REDLOCK")]
+    redlock: Option<String>,
 
     /// A lock store that clients of Dapr name; may be given several times
     #[arg(long = "dapr-store", value_name = "NAME", default_value = "lockstore")]
@@ -59,14 +64,57 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     leases_max: usize,
 
+    /// How many connections are served at once; a quarter is kept for clients that have shown a
+    /// token
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    connections_max: usize,
+
     /// Say more; twice, everything
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
+/// Files that are read at the start, and again on HUP.
+#[derive(Clone, Debug, clap::Args)]
+struct Files {
+    /// A file with one token a line, each followed by its scopes (read, metrics, lock:<prefix>,
+    /// state:<prefix>, admin) and name=, expires=, ttl-max=. Mode 0600. Read again on HUP
+    #[arg(long, value_name = "FILE", env = "DISTLOCK_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Encrypt connections with this certificate and its chain (PEM). Read again on HUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate (PEM). Mode 0600
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Accept only clients with a certificate that this authority has signed (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+}
+
+impl Files {
+    fn tokens(&self) -> Result<Option<Tokens>, Error> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let tokens = Tokens::read(file)?;
+        for name in tokens.expired(SystemTime::now()) {
+            out::say(format_args!("WARNING: the token {name} has expired"));
+        }
+        Ok(Some(tokens))
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Error> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
+        Tls::read(cert, key, self.client_ca.as_deref()).map(Some)
+    }
+}
+
 /// Serves until TERM or INT.
 pub(crate) fn run(args: Args) -> Result<u8, Failure> {
-    log(args.verbose);
+    log::to_stderr(args.verbose);
+    open_files::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -81,9 +129,10 @@ async fn serve(args: Args) -> Result<(), Failure> {
     let backend = &args.store.backend;
     let locks = Locks::connect(backend)?;
     let mut config = Config::new(args.listen);
-    if let Some(file) = &args.token_file {
-        config.tokens = Tokens::read(file).map_err(refuse)?;
-    }
+    config.tokens = args.files.tokens().map_err(refuse)?.unwrap_or_default();
+    config.tls = args.files.tls().map_err(refuse)?;
+    warn_of_plain_text(&config);
+    config.connections_max = args.connections_max;
     config.hosts = args.hosts;
     config.behind_proxy = args.behind_proxy;
     config.terraform_state = args.terraform_state.or_else(terraform_state);
@@ -91,37 +140,107 @@ async fn serve(args: Args) -> Result<(), Failure> {
     config.waiters_max = args.waiters_max;
     config.wait_max = args.wait_max;
     config.leases_max = args.leases_max;
-    // Whoever says something about the journal has decided.
+    // What the URL says about the journal counts.
     if backend.contains("journal=") {
         config.journal = None;
     }
     config.quorum = backend.starts_with("quorum:");
+    config.redlock = args.redlock.as_deref().map(redlock).transpose()?;
     // A service that cannot reach its store says so at once, and goes on: stores come back.
-    if let Err(error) = locks.probe().await {
-        out::say(format_args!("WARNING: {}", Failure::from(error).message().unwrap_or_default()));
+    for store in [Some(&locks), config.redlock.as_ref()].into_iter().flatten() {
+        if let Err(error) = store.probe().await {
+            let failure = Failure::from(error);
+            let why = Printable(failure.message().unwrap_or_default());
+            out::say(format_args!("WARNING: {why}"));
+        }
     }
     let (mut term, mut int) = (signals::stream(Signal::TERM)?, signals::stream(Signal::INT)?);
+    let mut hup = signals::stream(Signal::HUP)?;
     let server = Server::bind(config, locks).await.map_err(refuse)?;
-    out::say(format_args!("listening on http://{}", server.address()));
-    let stop = CancellationToken::new();
+    out::say(format_args!("listening on {}", Printable(&server.url())));
+    let (stop, reloader) = (CancellationToken::new(), server.reloader());
     let running = server.run(stop.clone());
     tokio::pin!(running);
-    tokio::select! {
-        ended = running.as_mut() => return ended.map_err(refuse),
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+    loop {
+        tokio::select! {
+            ended = running.as_mut() => return stopped(ended),
+            _ = term.recv() => break,
+            _ = int.recv() => break,
+            _ = hup.recv() => reload(&args.files, &reloader).await,
+        }
     }
     out::say("stopping");
     stop.cancel();
     tokio::select! {
-        ended = running => ended.map_err(refuse),
+        ended = running => stopped(ended),
         // A second signal is meant.
         _ = term.recv() => Err(Failure::silent(exit::of_signal(Signal::TERM.as_raw()))),
         _ = int.recv() => Err(Failure::silent(exit::of_signal(Signal::INT.as_raw()))),
     }
 }
 
-/// Where states are kept if nobody says; none for a user without a home.
+/// The service has ended as it should, even if the store did not take back every lock: there is
+/// nothing left that this process could do, and the locks end with their leases.
+fn stopped(ended: Result<(), Error>) -> Result<(), Failure> {
+    match ended {
+        Err(Error::Locks(error)) => {
+            let error = error.to_string();
+            out::say(format_args!("WARNING: {}; locks end with their leases", Printable(&error)));
+            Ok(())
+        }
+        ended => ended.map_err(refuse),
+    }
+}
+
+/// Reads tokens and certificates again. What cannot be used changes nothing.
+async fn reload(files: &Files, reloader: &Reloader) {
+    let files = files.clone();
+    let reading = tokio::task::spawn_blocking(move || Ok((files.tokens()?, files.tls()?)));
+    let read = match tokio::time::timeout(RELOAD_MAX, reading).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(_)) | Err(_) => {
+            return out::say("WARNING: tokens and certificates could not be read in time");
+        }
+    };
+    match read {
+        Ok((None, None)) => out::say("HUP: there is no token file and no certificate to read"),
+        Ok((tokens, tls)) => {
+            if let Some(tokens) = tokens {
+                out::say(format_args!("read {} tokens again", tokens.len()));
+                reloader.replace_tokens(tokens);
+            }
+            if let Some(tls) = tls {
+                out::say("read the certificate again");
+                reloader.replace_tls(tls);
+            }
+        }
+        Err(error) => {
+            let error: Error = error;
+            let error = error.to_string();
+            out::say(format_args!("WARNING: unchanged: could not {}", Printable(&error)));
+        }
+    }
+}
+
+/// Tokens that cross a network without TLS can be read on the way.
+fn warn_of_plain_text(config: &Config) {
+    let Listen::Tcp(address) = &config.listen else { return };
+    if config.tls.is_none() && !config.behind_proxy && !address.ip().is_loopback() {
+        out::say("WARNING: tokens travel unencrypted: use --tls-cert, or a proxy (--behind-proxy)");
+    }
+}
+
+/// The quorum of the pattern redlock.
+fn redlock(url: &str) -> Result<Locks, Failure> {
+    if !url.starts_with("quorum:") {
+        let message = "--redlock needs a quorum of independent servers: \
+                       quorum:?node=URL&node=URL&node=URL";
+        return Err(Failure::usage(message));
+    }
+    Ok(Locks::connect(url)?)
+}
+
+/// Where states are kept if no file is named; none for a user without a home.
 fn terraform_state() -> Option<PathBuf> {
     let folder = |name, below: &str| Some(PathBuf::from(std::env::var_os(name)?).join(below));
     let state = folder("XDG_STATE_HOME", "").or_else(|| folder("HOME", ".local/state"))?;
@@ -131,19 +250,17 @@ fn terraform_state() -> Option<PathBuf> {
 fn refuse(error: Error) -> Failure {
     match error {
         Error::Locks(error) => error.into(),
-        error => Failure::new(exit::CONFIGURATION, format!("could not {error}")),
+        error => Failure::new(code_of(&error), format!("could not {error}")),
     }
 }
 
-fn log(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let to_stderr = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
-    // Somebody else has set up a log: then that is where it goes. A reader of stderr that has gone
-    // is no reason to fail, so nothing is said about it there.
-    let _ = to_stderr.with_ansi(false).log_internal_errors(false).try_init();
+fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::TokenFile { source, .. } | Error::Tls { source, .. }
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            exit::NOT_AUTHORISED
+        }
+        _ => exit::CONFIGURATION,
+    }
 }

@@ -9,7 +9,7 @@ use crate::args::Store;
 use crate::cmd::{follow, ls};
 use crate::exit::Failure;
 use crate::signals::Signals;
-use crate::{cmd, out, span, view};
+use crate::{cmd, out, place, span, view};
 
 /// What `watch` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,6 +79,8 @@ struct Screen {
     rows: Vec<Snapshot>,
     /// Why the rows are old, and since when.
     trouble: Option<(String, Instant)>,
+    /// The store has answered at least once.
+    has_seen: bool,
     redraws: bool,
 }
 
@@ -88,7 +90,7 @@ impl Screen {
         if redraws {
             let _ = stdout().write_all(HIDE.as_bytes());
         }
-        Self { rows: Vec::new(), trouble: None, redraws }
+        Self { rows: Vec::new(), trouble: None, has_seen: false, redraws }
     }
 
     async fn look(&mut self, locks: &Locks, args: &Args) {
@@ -96,11 +98,15 @@ impl Screen {
         let trouble = match seen {
             Ok(Ok(rows)) => {
                 self.rows = rows;
+                self.has_seen = true;
                 self.trouble = None;
                 return;
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the backend does not answer".into(),
+            Ok(Err(error)) => {
+                let failure = Failure::from(error);
+                failure.message().unwrap_or_default().to_owned()
+            }
+            Err(_) => format!("{} does not answer", place::name(&args.store.backend)),
         };
         let since = self.trouble.as_ref().map_or_else(Instant::now, |(_, since)| *since);
         self.trouble = Some((trouble, since));
@@ -117,8 +123,11 @@ impl Screen {
             return stdout().write_all(lines.as_bytes()).is_ok();
         }
         let mut lines = vec![self.head(args)];
-        lines.extend(view::table(&self.rows, ls::columns()));
-        if self.rows.is_empty() {
+        if !self.rows.is_empty() || self.trouble.is_none() {
+            lines.extend(view::table(&self.rows, ls::columns()));
+        }
+        // Without an answer of the store, no rows mean that nothing is known.
+        if self.rows.is_empty() && self.trouble.is_none() {
             lines.push("nothing is held; try: distlock run demo -- sleep 30".into());
         }
         let text = if self.redraws {
@@ -136,7 +145,8 @@ impl Screen {
     fn head(&self, args: &Args) -> String {
         if let Some((trouble, since)) = &self.trouble {
             let since = span::show_seconds(since.elapsed());
-            return view::printable(&format!("old, since {since}: {trouble}"));
+            let state = if self.has_seen { "old" } else { "nothing is known" };
+            return view::printable(&format!("{state}, since {since}: {trouble}"));
         }
         let held = self.rows.iter().filter(|seen| seen.holders_total > 0).count();
         let waiting: u64 = self.rows.iter().map(|seen| seen.waiters_total).sum();

@@ -2,7 +2,7 @@
 
 use super::look::Look;
 use crate::span;
-use crate::view::printable;
+use crate::view::{for_what, printable};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
@@ -32,9 +32,9 @@ pub(super) fn redrawn(look: &Look, frame: usize, columns: usize, colours: bool) 
         (Ok(_), None) => parts.push(part("is free: it is somebody's turn", "", 3)),
         (Ok(_), Some(holder)) => {
             parts.push(part(format!("held {}", span::show(holder.held_for)), "", 3));
-            parts.push(part(format!("by {}", holder.owner), "", 3));
+            parts.push(part(format!("by {}", printable(holder.owner.as_str())), "", 3));
             if let Some(reason) = &holder.reason {
-                parts.push(part(format!("({reason})"), DIM, 6));
+                parts.push(part(format!("({})", printable(reason.as_str())), DIM, 6));
             }
         }
     }
@@ -46,7 +46,7 @@ pub(super) fn redrawn(look: &Look, frame: usize, columns: usize, colours: bool) 
     } else if let Some(left) = look.holder().and_then(|holder| holder.expires_in) {
         parts.push(part(format!(" lease {}", span::show(left)), DIM, 7));
     }
-    let waited = match look.max_wait {
+    let waited = match look.max_wait.filter(|max_wait| !max_wait.is_zero()) {
         Some(max_wait) => format!(" [{}/{}]", span::clock(look.waited), span::clock(max_wait)),
         None => format!(" [{}]", span::clock(look.waited)),
     };
@@ -94,17 +94,16 @@ pub(super) fn plain(look: &Look) -> String {
         (Err(error), _) => line.push_str(&printable(error)),
         (Ok(_), None) => line.push_str("free"),
         (Ok(_), Some(holder)) => {
-            line.push_str(&format!("held {} by {}", span::show(holder.held_for), holder.owner));
-            if let Some(reason) = &holder.reason {
-                line.push_str(&format!(" ({reason})"));
-            }
+            let (owner, held) = (printable(holder.owner.as_str()), span::show(holder.held_for));
+            line.push_str(&format!("held {held} by {owner}"));
+            line.push_str(&for_what(holder.reason.as_ref()));
         }
     }
     if let Some((place, all)) = look.position() {
         line.push_str(&format!("; position {place} of {all}"));
     }
     line.push_str(&format!("; waited {}", span::show_seconds(look.waited)));
-    if let Some(max_wait) = look.max_wait {
+    if let Some(max_wait) = look.max_wait.filter(|max_wait| !max_wait.is_zero()) {
         line.push_str(&format!(" of {}", span::show(max_wait)));
     }
     line
@@ -136,6 +135,7 @@ mod tests {
             reason: Some(Label::new("reason", "release 1.9").unwrap()),
             fence: 7,
             weight: 1,
+            capacity: Some(1),
             exclusive: true,
             group: None,
             held_for: Duration::from_secs(192),
@@ -210,6 +210,9 @@ mod tests {
             "waiting for deploy/prod: held 3m12s by deploy@ci-7 (release 1.9); position 2 of 4; \
              waited 37s of 5m"
         );
+        look.max_wait = Some(Duration::ZERO);
+        assert!(plain(&look).ends_with("; waited 37s"), "{}", plain(&look));
+        assert!(redrawn(&look, 0, 200, false).ends_with("[0:37]"));
         look.max_wait = None;
         look.seen = Err("acquire: refused".into());
         look.ahead = None;

@@ -18,6 +18,7 @@ pub(crate) use self::events::{Told, event};
 use self::look::Look;
 use self::usual::Usual;
 use crate::args::{Progress, Talking};
+use crate::place;
 use crate::want::{Kind, Want};
 
 /// On a terminal nothing is drawn before this: most locks are free, and a flash disturbs.
@@ -75,6 +76,8 @@ pub(crate) struct Waiting<'a> {
     ahead: Arc<AtomicU64>,
     /// The store has said that we wait.
     queued: Arc<Notify>,
+    /// Where the store is.
+    store: String,
     /// Something stands in the line.
     drawn: bool,
 }
@@ -91,7 +94,8 @@ impl<'a> Waiting<'a> {
                 }
             });
         }
-        Self { want, locks, voice, ahead, queued, drawn: false }
+        let store = place::name(&want.url);
+        Self { want, locks, voice, ahead, queued, store, drawn: false }
     }
 
     /// Tells, for as long as it is polled.
@@ -154,8 +158,8 @@ impl<'a> Waiting<'a> {
     async fn look(&self, started: Instant, usual: &Usual) -> Look {
         let seen = match timeout(LOOK_MAX, self.locks.inspect(&self.want.key)).await {
             Ok(Ok(snapshot)) => Ok(snapshot),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the backend does not answer".into()),
+            Ok(Err(error)) => Err(format!("{}: {error}; trying again", self.store)),
+            Err(_) => Err(format!("{} does not answer; trying again", self.store)),
         };
         let ahead = Some(self.ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != UNKNOWN);
         let holder = seen.as_ref().ok().and_then(|snapshot| snapshot.holders.first());

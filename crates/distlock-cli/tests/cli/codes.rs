@@ -20,13 +20,24 @@ fn every_exit_code_is_as_documented() {
         ("", 64, "Usage"),
         ("nonsense", 64, "nonsense"),
         ("run -t 5s k -- true", 64, "--ttl 8s"),
-        ("run -w 5 k -- true", 64, "unit"),
+        ("run -w 5 k -- true", 0, ""),
+        ("run -w 5min k -- true", 0, ""),
+        ("run -w 1m30 k -- true", 64, "unit"),
+        ("run --reason '' k -- true", 0, ""),
+        ("run -- echo hi", 64, "the key is missing"),
+        ("run -n -- echo", 64, "the key is missing"),
+        ("elect -- echo hi", 64, "the key is missing"),
+        ("run -- -dashed true", 0, ""),
+        ("run -b memory: k -- true", 64, "private to one process"),
+        ("acquire -b memory: k", 64, "private to one process"),
         ("run -t 1us k -- true", 64, "unknown unit"),
         ("run -n -w 5s k -- true", 64, "cannot be used with"),
         ("run -N 0 k -- true", 64, "0"),
         ("run '' -- true", 64, "must not be empty"),
         ("run --owner '' k -- true", 64, "owner"),
         ("run -n -b redis://127.0.0.1:1 k -- true", 69, "Connection refused"),
+        ("run -n -b redis://127.0.0.1:1 k -- true", 69, "acquire \"k\" at redis://127.0.0.1:1"),
+        ("status -b redis://127.0.0.1:1 k", 69, "check that a server listens there"),
         ("run -n busy -- true", 75, "held by somebody"),
         ("run -w 0 busy -- true", 75, "held by somebody"),
         ("run -w 50ms busy -- true", 75, "busy"),
@@ -78,7 +89,7 @@ fn a_wrong_password_is_not_authorised() {
 fn the_folder_of_a_command_that_never_ran_stays_empty() {
     let folder = Folder::new();
     at("nonsense:").inside(&folder).run("run k -- touch here").code(78);
-    at("memory:").inside(&folder).run("run k -- no-such-command").code(127);
-    at("memory:").inside(&folder).run("run --nonsense k -- touch here").code(64);
+    on(&some()).inside(&folder).run("run k -- no-such-command").code(127);
+    on(&some()).inside(&folder).run("run --nonsense k -- touch here").code(64);
     assert_eq!(folder.names(), Vec::<String>::new());
 }

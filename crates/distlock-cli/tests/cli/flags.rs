@@ -73,6 +73,13 @@ fn owner_and_reason_are_shown_to_those_who_wait() {
     assert_eq!(seen["holders"][0]["reason"], "release 1.9");
     let mine = locker.run("run mine -- sh -c 'echo $DISTLOCK_OWNER'").stdout;
     assert!(mine.starts_with("tester@") && mine.contains(':'), "{mine}");
+    // Without a name in the environment, the system's own name of this user.
+    let known = std::process::Command::new("id").arg("-un").output().unwrap().stdout;
+    let known = String::from_utf8(known).unwrap();
+    let mut bare = locker.command("run mine -- sh -c 'echo $DISTLOCK_OWNER'");
+    bare.env_remove("USER").env_remove("LOGNAME");
+    let owner = String::from_utf8(bare.output().unwrap().stdout).unwrap();
+    assert!(owner.starts_with(&format!("{}@", known.trim())), "{owner}");
 }
 
 #[test]

@@ -23,6 +23,41 @@ fn a_script_holds_a_lease_over_several_commands() {
 }
 
 #[test]
+fn a_renewal_keeps_the_ttl_of_its_lease() {
+    for store in Store::each() {
+        let folder = Folder::new();
+        let locker = on(&store).inside(&folder);
+        locker.run("acquire -t 120s --token-file token long").code(0);
+        let renewed = locker.run("renew --json --token-file token").code(0).json();
+        assert_eq!(
+            (&renewed["ttlMs"], &renewed["renewAfterMs"]),
+            (&120_000.into(), &40_000.into())
+        );
+        assert!(renewed["remainingMs"].as_u64() > Some(110_000), "{renewed}");
+
+        // Of a lease id alone the store shows what is left.
+        let lease = locker.run("acquire -t 90s by-id").code(0).stdout.trim().to_owned();
+        let owner = on(&store).env("DISTLOCK_LEASE", &lease);
+        let renewed = owner.run("renew --json by-id").code(0).json();
+        assert!(renewed["ttlMs"].as_u64().is_some_and(|ms| (85_000..=91_000).contains(&ms)));
+        assert!(renewed["remainingMs"].as_u64() > Some(80_000), "{renewed}");
+        owner.run("release by-id").code(0);
+        owner.run("renew by-id").code(79);
+    }
+}
+
+#[test]
+fn a_release_by_the_lease_id_is_recorded_as_a_release() {
+    for store in [Store::redis(), Store::sqlite()] {
+        let lease = on(&store).run("acquire --owner me by-id").code(0).stdout.trim().to_owned();
+        on(&store).env("DISTLOCK_LEASE", &lease).run("release by-id").code(0);
+        let past = on(&store).run("history --json by-id").code(0).stdout;
+        assert!(past.contains("released") && past.contains("\"me\""), "{past}");
+        assert!(!past.contains("vanished"), "{past}");
+    }
+}
+
+#[test]
 fn a_lease_tells_machines_what_they_need() {
     let lease = on(&some()).run("acquire --json --owner me -t 9s told").code(0).json();
     for (member, value) in [("key", "told"), ("owner", "me"), ("mode", "exclusive")] {
@@ -32,6 +67,11 @@ fn a_lease_tells_machines_what_they_need() {
     assert!(lease["fence"].as_u64() > Some(0) && lease["leaseId"].is_string(), "{lease}");
     let shared = on(&some()).run("acquire --json -s shared-lease").code(0).json();
     assert_eq!(shared["mode"], "shared");
+    let permits = on(&some()).run("acquire --json --permits 3 permits").code(0).json();
+    let seen = on(&some()).run("status --json permits").code(0).json();
+    for lease in [&permits, &seen["holders"][0]] {
+        assert_eq!((&lease["mode"], &lease["limit"]), (&"permits".into(), &3.into()), "{lease}");
+    }
     on(&some()).run("acquire -n -s shared-lease").code(0);
     on(&some()).run("acquire -n shared-lease").code(75);
 }
@@ -77,6 +117,36 @@ fn a_token_file_is_for_its_owner_alone() {
     locker.run("status --exit-code unheld").code(0);
     std::fs::write(folder.path("token"), "nonsense").unwrap();
     locker.run("release --token-file token").code(78).says("not a token file");
+}
+
+#[test]
+fn a_token_file_of_another_user_or_behind_a_link_is_refused() {
+    use std::os::unix::fs::{chown, symlink};
+
+    let folder = Folder::new();
+    let locker = on(&some()).inside(&folder);
+    let refused = |file: &str, words: &str| {
+        locker.run(&format!("acquire -n --token-file {file} guarded")).code(77).says(words);
+        locker.run(&format!("release --token-file {file}")).code(77).says(words);
+        locker.run("status --exit-code guarded").code(0);
+    };
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::write(folder.path("precious"), "precious").unwrap();
+    std::fs::set_permissions(folder.path("precious"), private.clone()).unwrap();
+    symlink(folder.path("precious"), folder.path("link")).unwrap();
+    refused("link", "symbolic link");
+    assert_eq!(folder.read("precious"), "precious");
+
+    assert!(Command::new("mkfifo").args(["-m", "600"]).arg(folder.path("pipe")).status().is_ok());
+    let _reader = std::fs::OpenOptions::new().read(true).write(true).open(folder.path("pipe"));
+    refused("pipe", "not a plain file");
+
+    std::fs::write(folder.path("theirs"), "").unwrap();
+    std::fs::set_permissions(folder.path("theirs"), private).unwrap();
+    if chown(folder.path("theirs"), Some(65_534), Some(65_534)).is_err() {
+        return skipped("a token file of another user", "only root can make one");
+    }
+    refused("theirs", "belongs to another user");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Looking at locks, and an operator's hand on them.
 
+use std::io::{BufRead, BufReader};
+
 use crate::support::*;
 
 #[test]
@@ -26,6 +28,26 @@ fn status_and_ls_show_holder_and_queue() {
         let listed = locker.run("ls --json deploy/").code(0);
         assert_eq!(listed.json()["key"], "deploy/prod");
     }
+}
+
+#[test]
+fn a_watch_without_a_store_does_not_say_that_nothing_is_held() {
+    let server = distlock_testkit::servers::RedisServer::start();
+    let url = server.url();
+    drop(server);
+    let mut watch = at(&url).command("watch --interval 100ms").spawn().unwrap();
+    let mut shown = String::new();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    while shown.matches(" since ").count() < 3 {
+        shown.push_str(&lines.next().unwrap().unwrap());
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(!shown.contains("nothing is held") && !shown.contains("HOLDER"), "{shown}");
+    assert!(
+        shown.contains("nothing is known, since ") && shown.contains(url.trim_end_matches('/')),
+        "{shown}"
+    );
 }
 
 #[test]

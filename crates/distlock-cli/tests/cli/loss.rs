@@ -145,7 +145,24 @@ fn a_fault_that_heals_in_time_is_no_loss() {
     let held = || locker.run("status --json healed").json()["holders"][0]["expiresInMs"].as_u64();
     until("the lease is renewed", || held() > Some(14_000));
     std::fs::write(folder.path("over"), "").unwrap();
-    holder.end().code(0).prints("done").says("could not renew healed");
+    holder.end().code(0).prints("done").says("could not renew \"healed\" at redis://");
+}
+
+#[test]
+fn after_a_loss_the_command_line_returns_soon_and_does_not_say_released() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let Store::Redis(server) = &store else { unreachable!() };
+    let locker = on(&store).inside(&folder);
+    let holder = hold(&locker, &folder, "-v -t 2s --on-lost kill", "lingers");
+    let child = folder.read("held");
+    server.pause();
+    until("the command is dead", || !lives(&child));
+    let died = Instant::now();
+    let done = holder.end().code(79).says("LOST lingers").says("lost lingers after");
+    let lingered = died.elapsed();
+    assert!(lingered < Duration::from_millis(1_500), "it lingered for {lingered:?}");
+    assert!(!done.stderr.contains("released"), "{}", done.stderr);
+    server.resume();
 }
 
 /// Plays rounds, four at a time.

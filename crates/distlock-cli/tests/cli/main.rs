@@ -2,17 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod acl;
 mod child;
 mod codes;
 mod counting;
 mod doctor;
 mod flags;
+mod guardian;
 mod leases;
 mod looking;
 mod loss;
+mod packaging;
 mod past;
+mod recipes;
 mod serving;
+mod serving_files;
+mod serving_flood;
+mod serving_sockets;
+mod serving_tls;
 mod signals;
+mod states;
 mod support;
 mod terminal;
 mod trouble;

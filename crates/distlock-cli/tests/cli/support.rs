@@ -182,6 +182,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// A process that a test has started by itself.
+    pub(crate) fn of(line: &str, child: Child) -> Self {
+        Self { line: line.into(), child: Some(child) }
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(self.child.as_ref().unwrap())
     }
@@ -273,6 +278,14 @@ impl Done {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("no JSON: {}", self.stdout))
     }
+}
+
+/// Runs curl, which says nothing but the answer.
+pub(crate) fn curl(arguments: &[&str]) -> Done {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--noproxy", "*", "--max-time", "30"]).args(arguments);
+    let output = command.output().expect("curl is installed");
+    Done::new(&format!("(curl {})", arguments.join(" ")), output)
 }
 
 /// Says that a promise was not put to the test here. The harness hides what tests print as long as

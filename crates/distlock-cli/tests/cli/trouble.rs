@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
@@ -15,12 +16,16 @@ fn is_root() -> bool {
 fn as_nobody(folder: &Folder, line: &str, url: &str) -> (i32, String) {
     let binary = folder.path("distlock");
     fs::copy(env!("CARGO_BIN_EXE_distlock"), &binary).unwrap();
+    run_as_nobody(&binary, line, url)
+}
+
+fn run_as_nobody(binary: &Path, line: &str, url: &str) -> (i32, String) {
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&binary);
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(binary);
         command
     } else {
-        Command::new(&binary)
+        Command::new(binary)
     };
     command.args(line.split(' ')).env("DISTLOCK_URL", url).env("HOME", "/nonexistent");
     let output = command.output().unwrap();
@@ -38,6 +43,20 @@ fn a_file_that_may_not_be_read_is_not_authorised() {
     let (code, errors) = as_nobody(&folder, "run -n k -- true", &url);
     assert_eq!(code, 77, "{errors}");
     assert!(errors.contains("locks.db"), "{errors}");
+}
+
+#[test]
+fn a_program_that_may_be_run_and_not_read_runs_commands_without_a_guardian() {
+    let folder = Folder::new();
+    fs::set_permissions(folder.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let url = format!("sqlite:{}", folder.path("locks.db").display());
+    let binary = folder.path("distlock");
+    fs::copy(env!("CARGO_BIN_EXE_distlock"), &binary).unwrap();
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o111)).unwrap();
+    // Words are split at spaces, so the script has none.
+    let script = "grep\t-c\t[_]_guard\t/proc/$PPID/cmdline>&2;exit\t7";
+    let (code, errors) = run_as_nobody(&binary, &format!("run -n k -- sh -c {script}"), &url);
+    assert_eq!((code, errors.as_str()), (7, "0\n"));
 }
 
 #[test]
@@ -121,17 +140,18 @@ fn a_file_that_may_not_grow_is_said_so() {
 #[test]
 fn a_report_that_cannot_be_written_is_found_out_before_the_command_runs() {
     let folder = Folder::new();
-    let locker = at("memory:").inside(&folder);
+    let locker = on(&some()).inside(&folder);
     locker.run("run --report no/such/folder k -- touch ran").code(78).says("no/such/folder");
     assert_eq!(folder.names(), Vec::<String>::new());
 }
 
 #[test]
 fn nobody_reading_is_no_failure() {
-    let script = "\"$0\" run -v -b memory: k -- true 2>&- >&-; echo $?; \
+    let script = "\"$0\" run -v k -- true 2>&- >&-; echo $?; \
         \"$0\" ls -b memory: | true; \"$0\" completions bash | head -c 1 > /dev/null; echo $?";
-    let output =
-        Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_distlock")]).output().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_distlock")]).env("DISTLOCK_URL", some().url());
+    let output = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n0\n");
 }
 

@@ -46,7 +46,48 @@ fn machines_are_told_in_events() {
 }
 
 #[test]
+fn a_store_that_refuses_connections_fails_a_command_that_does_not_wait_at_once() {
+    for line in ["run -n down -- true", "acquire -n down"] {
+        let started = std::time::Instant::now();
+        let done = at("redis://127.0.0.1:1").run(line).code(69).says("at redis://127.0.0.1:1");
+        let took = started.elapsed();
+        assert!(took < std::time::Duration::from_millis(900), "{line} took {took:?}");
+        assert!(!done.stderr.contains("of 0s"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn text_of_other_people_stays_on_its_line() {
+    let (store, folder) = (Store::redis(), Folder::new());
+    let locker = on(&store).inside(&folder);
+    let hostile = "a\u{202e}b\u{200b}c";
+    let flags = format!("--owner o{hostile} --reason r{hostile}");
+    let _holder = hold(&locker, &folder, &flags, &format!("k{hostile}"));
+    let newline = "'line\nbreak\u{1b}[2J'";
+    locker.run(&format!("acquire {newline}")).code(0);
+    for line in [
+        format!("run -n k{hostile} -- true"),
+        format!("run -w 600ms k{hostile} -- true"),
+        format!("run -n {newline} -- true"),
+        format!("status k{hostile}"),
+        format!("status {newline}"),
+        "ls".to_owned(),
+        format!("history k{hostile}"),
+        format!("history {newline}"),
+    ] {
+        let done = locker.run(&line);
+        let shown = format!("{}{}", done.stdout, done.stderr);
+        assert!(!shown.contains(['\u{202e}', '\u{200b}', '\u{1b}']), "{line}: {shown:?}");
+        assert!(!shown.contains("line\nbreak"), "{line}: {shown:?}");
+        assert!(!shown.is_empty(), "{line}");
+    }
+    locker.run("ls").shows("ka\\u{202e}b\\u{200b}c").shows("line\\nbreak");
+}
+
+#[test]
 fn a_store_that_is_gone_is_named_while_it_is_waited_for() {
     let done = at("redis://127.0.0.1:1").run("run -w 1500ms gone -- true").code(69);
-    done.says("waiting for gone: could not").says("refused");
+    done.says("waiting for gone: redis://127.0.0.1:1: could not")
+        .says("refused")
+        .says("; trying again");
 }

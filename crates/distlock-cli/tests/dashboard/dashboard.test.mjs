@@ -96,6 +96,27 @@ test("a quorum shows its nodes and, as they happen, locks that it cannot list", 
   assert.deepEqual(world.complaints, []);
 });
 
+test("the quorum of redlock is shown beside the store of the locks", limit, async () => {
+  const ports = await Promise.all([freePort(), freePort(), freePort()]);
+  const nodes = ports.map((port) => world.spawn("redis-server", ["--port", String(port),
+    "--bind", "127.0.0.1", "--save", "", "--dir", world.folder]));
+  const urls = ports.map((port) => `node=redis://127.0.0.1:${port}`);
+  const quorum = `quorum:?${urls.join("&")}&node_timeout_ms=5000`;
+  const page = await world.open(await world.serve("--redlock", quorum));
+  const card = page.locator('[data-card="nodes"]');
+  await shows(card, "Redlock nodes up");
+  await shows(card, "3 of 3");
+  world.run("demo", "alice");
+  await shows(cell(page, "demo", "holder"), "alice");
+  nodes[0].kill("SIGKILL");
+  nodes[1].kill("SIGKILL");
+  await shows(page.locator("#nodes"), "redlock has no majority");
+  // The locks of the other patterns go on.
+  await shows(page.locator("#link"), "live");
+  await shows(page.locator('[data-card="held"]'), "1");
+  assert.deepEqual(world.complaints, []);
+});
+
 test("a break asks for the key and a reason, and then works", limit, async () => {
   const page = await world.open(await world.serve(), { width: 360, height: 740 });
   world.run("deploy/prod", "stuck");
@@ -142,7 +163,7 @@ test("text of others stays text, wherever it is shown", limit, async () => {
 
 test("who may only look is offered no break", limit, async () => {
   const file = join(world.folder, "tokens");
-  writeFileSync(file, `${ADMIN} admin\n${READER} read\n`);
+  writeFileSync(file, `${ADMIN} admin\n${READER} read\n`, { mode: 0o600 });
   const page = await world.open(await world.serve("--token-file", file));
   world.run("demo", "alice");
   const enter = async (token) => {

@@ -26,10 +26,12 @@ impl Record {
 
     /// Lets in the first in line as long as there is room.
     pub(super) fn admit(&mut self, now: Now, notices: &mut Vec<Notice>) {
-        while let Some(ticket) = self.queue.first(self.order)
+        let order = self.order().unwrap_or_default();
+        while let Some(ticket) = self.queue.first(order)
             && self.queue.get(ticket).is_some_and(|place| self.fits(&place.ask))
         {
-            let fence = self.fence_for(ticket, now);
+            // At the end of the counter no claim enters; an ask is answered with Spent.
+            let Some(fence) = self.fence_for(ticket, now) else { return };
             let reentry = self.queue.get(ticket).and_then(|place| place.ask.reentry);
             self.enter(ticket, fence, now.at, notices);
             // The rest of the same thread of work is inside now, too.
@@ -39,7 +41,7 @@ impl Record {
         }
     }
 
-    fn fence_for(&mut self, ticket: Ticket, now: Now) -> u64 {
+    fn fence_for(&mut self, ticket: Ticket, now: Now) -> Option<u64> {
         let floor = self.queue.get(ticket).and_then(|place| place.ask.fence_floor);
         self.mint(floor.unwrap_or(now.seed))
     }
@@ -48,7 +50,12 @@ impl Record {
     fn enter(&mut self, ticket: Ticket, fence: u64, now: Moment, notices: &mut Vec<Notice>) {
         let Some((place, until)) = self.queue.remove(ticket) else { return };
         let id = place.ask.claim.id;
-        self.holders.insert(id, Held::new(&place.ask, place.client, fence, now, until));
+        // What is left of its place, and never longer than it asked to hold.
+        let until = until.min(now.after(place.ask.ttl));
+        let held = Held::new(&place.ask, place.client, fence, now, until);
+        // Shared holders agree on one order: that of the first of them.
+        let order = self.holders.order().unwrap_or(held.order);
+        self.holders.insert(id, Held { order, attempts: place.attempts, ..held });
         notices.push(Notice { to: place.client, push: Push::Granted { id, ticket, fence } });
     }
 }

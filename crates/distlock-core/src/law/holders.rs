@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::attempts::Attempts;
 use super::parts::Crowd;
-use crate::{Ask, ClaimId, ClientId, Holder, Label, Moment, ReentryId};
+use crate::{Ask, ClaimId, ClientId, Holder, Label, Moment, Order, ReentryId};
 
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Held {
     pub weight: u32,
     /// How much there is, as far as this holder is concerned.
     pub capacity: u32,
+    /// The order that it asked for. It counts while the holder shares.
+    pub order: Order,
     /// The group of a shared holder.
     pub group: Option<Label>,
     /// The thread of work it belongs to.
@@ -31,6 +34,8 @@ pub struct Held {
     pub until: Moment,
     /// Released by its owner but kept for a while: it can no longer be renewed.
     pub kept: bool,
+    /// The calls whose clean-up it waits for.
+    pub attempts: Attempts,
 }
 
 impl Held {
@@ -47,17 +52,24 @@ impl Held {
             reason: ask.reason.clone(),
             weight: ask.weight,
             capacity: ask.capacity,
+            order: ask.order,
             group: ask.group.clone(),
             reentry: ask.reentry,
             fence,
             since,
             until,
             kept: false,
+            attempts: Attempts::of(ask.attempt),
         }
     }
 
     pub(super) fn is_exclusive(&self) -> bool {
         self.weight == self.capacity
+    }
+
+    /// The order that a shared holder asked for.
+    pub(super) fn shared_order(&self) -> Option<Order> {
+        (!self.is_exclusive()).then_some(self.order)
     }
 
     pub(super) fn view(&self, now: Moment) -> Holder {
@@ -66,6 +78,7 @@ impl Held {
             reason: self.reason.clone(),
             fence: self.fence,
             weight: self.weight,
+            capacity: Some(self.capacity),
             exclusive: self.is_exclusive(),
             group: self.group.clone(),
             held_for: now.since(self.since),
@@ -102,6 +115,11 @@ impl Holders {
 
     pub(super) fn any_exclusive(&self) -> bool {
         self.exclusive > 0
+    }
+
+    /// The order that the shared holders agree on; none if no holder shares.
+    pub(super) fn order(&self) -> Option<Order> {
+        self.by_id.values().next().and_then(Held::shared_order)
     }
 
     /// The group of the shared holders; they all agree on it.
@@ -155,6 +173,13 @@ impl Holders {
             self.by_end.remove(&(held.until, *id));
             held.until = until;
             self.by_end.insert((until, *id));
+        }
+    }
+
+    /// Changes the attempts of a holder, on which nothing else depends.
+    pub(super) fn change_attempts(&mut self, id: &ClaimId, change: impl FnOnce(&mut Attempts)) {
+        if let Some(held) = self.by_id.get_mut(id) {
+            change(&mut held.attempts);
         }
     }
 

@@ -23,6 +23,8 @@
 //!    come from the same counter and so never restart.
 //! 7. **A claim id serves once.** What was buried or broken cannot hold while its grave lasts,
 //!    which is longer than any message for it can be on its way.
+//! 8. **A clean-up gives up its own attempt.** A claim whose id the caller chose keeps the attempts
+//!    that asked for it, and is given up with the last of them. Only the attempt is dead then.
 //!
 //! # Invariants
 //!
@@ -32,12 +34,14 @@
 //! them.
 
 mod admission;
+mod attempts;
 mod holders;
 mod line;
 mod parts;
 mod queue;
 mod record;
 
+pub use attempts::Attempts;
 pub use holders::Held;
 pub use parts::{Changes, Crowd, Parts, Rest};
 pub use queue::Place;

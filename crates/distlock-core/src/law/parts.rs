@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::holders::Held;
 use super::queue::Place;
 use super::record::Record;
-use crate::{ClaimId, ClientId, Moment, Order, Ticket};
+use crate::{ClaimId, ClientId, Moment, Ticket};
 
 /// A record as rows: all of it, or an excerpt that is enough for one verb.
 ///
@@ -17,15 +17,13 @@ use crate::{ClaimId, ClientId, Moment, Order, Ticket};
 /// - the places of the claim that the verb is about, and of every client that is past its time;
 /// - the places that share a reentry id with any of these;
 /// - the heartbeats of all clients that appear, and of the one that calls;
-/// - the grave of the claim, if it has one.
+/// - the graves of the claim and of the attempt, if they have any.
 ///
 /// [`Rest`] and [`Crowd`] say what was left out. If a verb lets in all of the first few, the
 /// excerpt was too short ([`Record::knows_its_head`]): the verb has to be decided again on the
 /// whole record.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Who goes first.
-    pub order: Order,
     /// The last fence or ticket.
     pub counter: u64,
     /// Those who hold.
@@ -78,7 +76,7 @@ impl Rest {
 pub struct Changes<'a> {
     /// Holders that came, changed or left.
     pub holders: Vec<(ClaimId, Option<&'a Held>)>,
-    /// Places that were taken, moved to another client or left.
+    /// Places that were taken, left, moved to another client or got other attempts.
     pub places: Vec<(Ticket, Option<&'a Place>)>,
     /// Heartbeats.
     pub clients: Vec<(ClientId, Option<Moment>)>,
@@ -90,7 +88,6 @@ impl Record {
     /// A record from its parts.
     pub fn from_parts(parts: Parts) -> Self {
         let mut record = Self::new(parts.counter);
-        record.order = parts.order;
         for (id, held) in parts.holders {
             record.holders.insert(id, held);
         }
@@ -114,18 +111,13 @@ impl Record {
         self.queue.knows_its_head()
     }
 
-    /// Who goes first.
-    pub fn order(&self) -> Order {
-        self.order
-    }
-
     /// How this record differs from what it was before.
     pub fn changes_since<'a>(&'a self, before: &'a Self) -> Changes<'a> {
         let until = |beat: &super::queue::Heartbeat| beat.until;
         Changes {
             holders: changed(&before.holders.by_id, &self.holders.by_id, |a, b| a == b).collect(),
             places: changed(&before.queue.by_ticket, &self.queue.by_ticket, |a, b| {
-                a.client == b.client
+                a.client == b.client && a.attempts == b.attempts
             })
             .collect(),
             clients: changed(&before.queue.clients, &self.queue.clients, |a, b| a.until == b.until)

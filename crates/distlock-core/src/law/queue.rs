@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::attempts::Attempts;
 use super::line::Line;
 use super::parts::Rest;
 use crate::{Ask, ClaimId, ClientId, Moment, Order, ReentryId, Ticket, Waiter};
@@ -15,6 +16,8 @@ pub struct Place {
     pub client: ClientId,
     /// Since when it waits.
     pub since: Moment,
+    /// The calls that wait for it.
+    pub attempts: Attempts,
 }
 
 impl Place {
@@ -66,6 +69,13 @@ impl Queue {
 
     pub(super) fn get(&self, ticket: Ticket) -> Option<&Place> {
         self.by_ticket.get(&ticket)
+    }
+
+    /// Changes the attempts of a place, on which nothing else depends.
+    pub(super) fn change_attempts(&mut self, ticket: Ticket, change: impl FnOnce(&mut Attempts)) {
+        if let Some(place) = self.by_ticket.get_mut(&ticket) {
+            change(&mut place.attempts);
+        }
     }
 
     /// Appends a place; its ticket is larger than all before it.
@@ -134,6 +144,11 @@ impl Queue {
     /// True if whoever is first in either line is part of this excerpt.
     pub(super) fn knows_its_head(&self) -> bool {
         self.exclusive.knows_its_head() && self.shared.knows_its_head()
+    }
+
+    /// The order that the first shared place asked for.
+    pub(super) fn order(&self) -> Option<Order> {
+        self.shared.first().and_then(|ticket| self.get(ticket)).map(|place| place.ask.order)
     }
 
     /// The place that the order serves next.

@@ -1,12 +1,14 @@
 //! All that a store knows of one key, and the three verbs that change it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use super::attempts::Attempts;
 use super::holders::{Held, Holders};
 use super::queue::{Place, Queue};
 use crate::{
-    Answer, Ask, Busy, ClaimId, ClientId, FENCE_MAX, How, Key, Moment, Order, Outcome, Push,
-    Renewal, SNAPSHOT_MAX, Snapshot, Standing, Target, Ticket, Waiting,
+    Answer, Ask, AttemptId, Busy, ClaimId, ClientId, FENCE_MAX, How, Key, Moment, Order, Outcome,
+    Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Target, Ticket, Waiting,
 };
 
 /// How many dead claim ids a key remembers; beyond it the one that would be forgotten first goes.
@@ -50,7 +52,6 @@ pub struct Notice {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Record {
-    pub(super) order: Order,
     pub(super) holders: Holders,
     pub(super) queue: Queue,
     pub(super) graves: BTreeMap<ClaimId, Moment>,
@@ -64,7 +65,6 @@ impl Record {
     /// have given out; all later ones are larger.
     pub fn new(counter: u64) -> Self {
         Self {
-            order: Order::default(),
             holders: Holders::default(),
             queue: Queue::default(),
             graves: BTreeMap::new(),
@@ -83,7 +83,8 @@ impl Record {
 
     fn answer(&mut self, ask: &Ask, client: ClientId, now: Now) -> Answer {
         let id = ask.claim.id;
-        if self.graves.contains_key(&id) {
+        let tombstone = ask.attempt.map(|attempt| attempt.tombstone(&id));
+        if [Some(id), tombstone].into_iter().flatten().any(|id| self.graves.contains_key(&id)) {
             return Answer::Dead;
         }
         if let Some(held) = self.holders.get(&id) {
@@ -92,24 +93,28 @@ impl Record {
             }
             let fence = held.fence;
             self.holders.extend(&id, now.at.after(ask.ttl));
+            self.holders.change_attempts(&id, |attempts| attempts.add(ask.attempt));
             return Answer::Granted { fence };
         }
         if let Some(ticket) = self.queue.ticket(&id) {
             if let Some(wait) = ask.wait {
                 self.queue.hear(client, ticket, now.at.after(wait.place));
             }
+            self.queue.change_attempts(ticket, |attempts| attempts.add(ask.attempt));
             return Answer::Busy(self.busy(ask, Some(ticket), now.at));
         }
-        if self.is_live() && self.order != ask.order {
+        let order = self.order();
+        if !ask.is_exclusive() && order.is_some_and(|order| order != ask.order) {
             return Answer::Conflict;
         }
         if let Some(fence) = ask.reentry.and_then(|id| self.holders.reentry_fence(&id)) {
             return self.grant(ask, client, fence, now.at);
         }
-        let ahead = self.queue.ahead(ask.order, ask.is_exclusive(), None);
+        let ahead = self.queue.ahead(order.unwrap_or(ask.order), ask.is_exclusive(), None);
         if ahead == 0 && self.fits(ask) {
-            self.order = ask.order;
-            let fence = self.mint(ask.fence_floor.unwrap_or(now.seed));
+            let Some(fence) = self.mint(ask.fence_floor.unwrap_or(now.seed)) else {
+                return Answer::Spent;
+            };
             return self.grant(ask, client, fence, now.at);
         }
         self.refuse(ask, client, now)
@@ -127,19 +132,27 @@ impl Record {
         if self.queue.len() >= wait.waiters_max as usize {
             return Answer::Full;
         }
-        let ticket = self.mint(now.seed);
-        let place = Place { ask: ask.clone(), client, since: now.at };
+        let Some(ticket) = self.mint(now.seed) else { return Answer::Spent };
+        let attempts = Attempts::of(ask.attempt);
+        let place = Place { ask: ask.clone(), client, since: now.at, attempts };
         self.queue.push(ticket, place, now.at.after(wait.place));
         Answer::Busy(self.busy(ask, Some(ticket), now.at))
     }
 
     fn busy(&self, ask: &Ask, ticket: Option<Ticket>, now: Moment) -> Busy {
+        let order = self.order().unwrap_or(ask.order);
         Busy {
             ticket,
-            ahead: self.queue.ahead(self.order, ask.is_exclusive(), ticket) as u64,
+            ahead: self.queue.ahead(order, ask.is_exclusive(), ticket) as u64,
             retry_after: self.holders.first_end(now),
             holder: self.holders.latest_first().next().map(|(_, held)| held.view(now)),
         }
+    }
+
+    /// The order in force: that of the claims that share, or else of those that wait to share. A
+    /// claim on the whole capacity asks for none, and those wait in sequence whatever the order is.
+    pub(super) fn order(&self) -> Option<Order> {
+        self.holders.order().or_else(|| self.queue.order())
     }
 
     /// Keeps a claim alive. See [`Renewal`].
@@ -169,9 +182,10 @@ impl Record {
         if let Some(ticket) = self.queue.ticket(&id) {
             self.queue.hear(client, ticket, until);
             let exclusive = self.queue.get(ticket).is_some_and(|place| place.ask.is_exclusive());
+            let order = self.order().unwrap_or_default();
             return Standing::Waiting(Waiting {
                 ticket,
-                ahead: self.queue.ahead(self.order, exclusive, Some(ticket)) as u64,
+                ahead: self.queue.ahead(order, exclusive, Some(ticket)) as u64,
                 retry_after: self.holders.first_end(now.at),
             });
         }
@@ -197,6 +211,9 @@ impl Record {
         self.settle(now, &mut notices);
         let outcome = match target {
             Target::Claim(claim) => self.give_up(&claim.id, how, now.at),
+            Target::Attempt { claim, attempt } => {
+                self.give_up_attempt(&claim.id, attempt, how, now.at)
+            }
             Target::Fence { fence, .. } => self.break_holds(*fence, how, now.at, &mut notices),
         };
         self.admit(now, &mut notices);
@@ -225,6 +242,29 @@ impl Record {
             self.holders.remove(id);
         }
         Outcome::WasHeld
+    }
+
+    /// Gives up one attempt, and the claim if it was the last. A claim that does not know the
+    /// attempt is left alone: it belongs to others.
+    fn give_up_attempt(
+        &mut self,
+        id: &ClaimId,
+        attempt: &AttemptId,
+        how: How,
+        now: Moment,
+    ) -> Outcome {
+        let until = now.after(how.bury);
+        if until > now {
+            self.bury(attempt.tombstone(id), until);
+        }
+        let mut last = false;
+        let remove = |attempts: &mut Attempts| last = attempts.remove(attempt);
+        match self.queue.ticket(id) {
+            Some(ticket) => self.queue.change_attempts(ticket, remove),
+            None => self.holders.change_attempts(id, remove),
+        }
+        let how = How { bury: Duration::ZERO, ..how };
+        if last { self.give_up(id, how, now) } else { Outcome::Gone }
     }
 
     /// Ends every hold with this fence; reentrant siblings share one. The claims are buried for
@@ -265,11 +305,13 @@ impl Record {
         if holders_total + waiters_total == 0 {
             return Snapshot::free(key.clone());
         }
+        let sharer = self.holders.live(now).next().and_then(Held::shared_order);
+        let order = sharer.or_else(|| self.queue.order());
         let holders = self.holders.live(now).map(|held| held.view(now));
-        let waiters = self.queue.live(self.order, now).map(|place| place.view(now));
+        let waiters = self.queue.live(order.unwrap_or_default(), now).map(|place| place.view(now));
         Snapshot {
             key: key.clone(),
-            order: Some(self.order),
+            order,
             holders: holders.take(SNAPSHOT_MAX).collect(),
             holders_total,
             waiters: waiters.take(SNAPSHOT_MAX).collect(),
@@ -298,11 +340,15 @@ impl Record {
         !self.holders.is_empty() || !self.queue.is_empty()
     }
 
-    /// The next number of the one counter behind fences and tickets.
-    pub(super) fn mint(&mut self, at_least: u64) -> u64 {
-        self.counter = (self.counter + 1).max(at_least);
-        debug_assert!(self.counter <= FENCE_MAX, "fences stay exact in every language");
-        self.counter
+    /// The next number of the one counter behind fences and tickets. None at its end: fences stay
+    /// exact in every language.
+    pub(super) fn mint(&mut self, at_least: u64) -> Option<u64> {
+        let next = self.counter.saturating_add(1).max(at_least);
+        if next > FENCE_MAX {
+            return None;
+        }
+        self.counter = next;
+        Some(next)
     }
 
     pub(super) fn bury(&mut self, id: ClaimId, until: Moment) {
@@ -339,9 +385,10 @@ impl Record {
         self.holders.verify(now);
         self.queue.verify(now);
         assert_eq!(self.graves.len(), self.graves_by_end.len(), "a grave without an end");
-        if let Some(first) = self.queue.first(self.order).and_then(|ticket| self.queue.get(ticket))
-        {
-            assert!(!self.fits(&first.ask), "the first in line fits and is not let in");
+        let order = self.order().unwrap_or_default();
+        if let Some(first) = self.queue.first(order).and_then(|ticket| self.queue.get(ticket)) {
+            let spent = self.counter >= FENCE_MAX;
+            assert!(spent || !self.fits(&first.ask), "the first in line fits and is not let in");
             assert!(
                 first.ask.reentry.is_none_or(|id| self.holders.reentry_fence(&id).is_none()),
                 "a thread of work waits for itself"

@@ -136,14 +136,41 @@ fn a_newcomer_is_told_how_many_the_order_puts_ahead() {
 }
 
 #[test]
-fn another_order_conflicts_only_while_the_key_is_live() {
+fn sharers_that_differ_on_the_order_conflict_as_long_as_the_first_of_them_is_there() {
+    let mut world = World::new();
+    let one = Ask { order: Order::PreferWriters, ..reader(1) };
+    let other = Ask { order: Order::PreferReaders, ..reader(2) };
+    granted(&world.acquire(&one, ME).0);
+    assert_eq!(world.acquire(&other, ME).0, Answer::Conflict);
+    world.give_up(&one);
+    granted(&world.acquire(&other, ME).0);
+}
+
+#[test]
+fn a_mutex_has_no_opinion_on_the_order_of_sharers() {
+    for order in ORDERS {
+        let mut world = World::new();
+        let sharer = Ask { order, ..reader(1) };
+        granted(&world.acquire(&sharer, ME).0);
+        assert_eq!(world.look().order, Some(order));
+        busy(world.acquire(&mutex(2), ME).0);
+        world.give_up(&sharer);
+        granted(&world.acquire(&mutex(2), ME).0);
+        assert_eq!(world.look().order, None);
+        busy(world.acquire(&sharer, ME).0);
+    }
+}
+
+#[test]
+fn a_grant_to_a_waiter_never_outlasts_its_ttl() {
     let mut world = World::new();
     granted(&world.acquire(&mutex(1), ME).0);
-    let mut other = mutex(2);
-    other.order = Order::PreferReaders;
-    assert_eq!(world.acquire(&other, ME).0, Answer::Conflict);
+    let mut waiter = mutex(2);
+    (waiter.ttl, waiter.wait) = (ms(10), Some(Wait { place: ms(40), waiters_max: 9 }));
+    busy(world.acquire(&waiter, ME).0);
     world.give_up(&mutex(1));
-    granted(&world.acquire(&other, ME).0);
+    let held = &world.look().holders[0];
+    assert_eq!(held.expires_in, Some(ms(10)));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod attempts;
 mod differential;
 mod examples;
 mod examples_life;

@@ -2,7 +2,7 @@
 //! end. It is slow and has no index that could be wrong.
 
 use distlock_core::law::{Notice, Now};
-use distlock_core::{Answer, Ask, Busy, ClaimId, ClientId, How, Moment, Order, Outcome};
+use distlock_core::{Answer, Ask, AttemptId, Busy, ClaimId, ClientId, How, Moment, Order, Outcome};
 use distlock_core::{Push, Renewal, Standing, Target, Ticket, Waiting};
 
 use super::world::{Op, Reply};
@@ -15,6 +15,7 @@ pub(crate) struct Hold {
     pub(crate) since: Moment,
     pub(crate) until: Moment,
     pub(crate) kept: bool,
+    pub(crate) attempts: Vec<AttemptId>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,11 +25,11 @@ pub(crate) struct Place {
     pub(crate) client: ClientId,
     pub(crate) since: Moment,
     pub(crate) until: Moment,
+    pub(crate) attempts: Vec<AttemptId>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle {
-    pub(crate) order: Order,
     pub(crate) holds: Vec<Hold>,
     pub(crate) places: Vec<Place>,
     pub(crate) graves: Vec<(ClaimId, Moment)>,
@@ -51,7 +52,8 @@ impl Oracle {
     fn acquire(&mut self, ask: &Ask, client: ClientId, now: Now) -> Answer {
         self.settle(now);
         let id = ask.claim.id;
-        if self.graves.iter().any(|grave| grave.0 == id) {
+        let attempt = ask.attempt.map(|attempt| tombstone(id, attempt));
+        if self.graves.iter().any(|grave| grave.0 == id || Some(grave.0) == attempt) {
             return Answer::Dead;
         }
         if let Some(hold) = self.holds.iter_mut().find(|hold| hold.ask.claim.id == id) {
@@ -59,19 +61,20 @@ impl Oracle {
                 return Answer::Dead;
             }
             hold.until = hold.until.max(now.at.after(ask.ttl));
+            join(&mut hold.attempts, ask.attempt);
             return Answer::Granted { fence: hold.fence };
         }
         if let Some(ticket) = self.ticket_of(id) {
             if let Some(wait) = ask.wait {
                 self.heartbeat(ticket, client, now.at.after(wait.place));
             }
+            let place = self.places.iter_mut().find(|place| place.ticket == ticket);
+            join(&mut place.unwrap().attempts, ask.attempt);
             return Answer::Busy(self.busy(ask, Some(ticket), now.at));
         }
-        let free = self.holds.is_empty() && self.places.is_empty();
-        if !free && self.order != ask.order {
+        if !ask.is_exclusive() && self.order().is_some_and(|order| order != ask.order) {
             return Answer::Conflict;
         }
-        self.order = ask.order;
         if let Some(fence) = self.fence_inside(ask) {
             return self.hold(ask, client, fence, now.at, now.at.after(ask.ttl));
         }
@@ -86,7 +89,8 @@ impl Oracle {
             return Answer::Full;
         }
         let ticket = self.mint(now.seed);
-        let place = Place { ticket, ask: ask.clone(), client, since: now.at, until: now.at };
+        let (since, attempts) = (now.at, ask.attempt.into_iter().collect());
+        let place = Place { ticket, ask: ask.clone(), client, since, until: now.at, attempts };
         self.places.push(place);
         self.heartbeat(ticket, client, now.at.after(wait.place));
         Answer::Busy(self.busy(ask, Some(ticket), now.at))
@@ -136,11 +140,33 @@ impl Oracle {
         self.settle(now);
         let outcome = match target {
             Target::Claim(claim) => self.give_up(claim.id, how, now.at),
+            Target::Attempt { claim, attempt } => {
+                if !how.bury.is_zero() {
+                    self.bury(tombstone(claim.id, *attempt), now.at.after(how.bury));
+                }
+                let how = How { bury: Default::default(), ..how };
+                match self.is_last(claim.id, *attempt) {
+                    true => self.give_up(claim.id, how, now.at),
+                    false => Outcome::Gone,
+                }
+            }
             Target::Fence { fence, .. } => self.break_holds(*fence, how, now.at),
             _ => panic!("a target the rules do not know"),
         };
         self.settle(now);
         outcome
+    }
+
+    /// Takes an attempt away. True if it was the only one.
+    fn is_last(&mut self, id: ClaimId, attempt: AttemptId) -> bool {
+        let holds = self.holds.iter_mut().map(|hold| (hold.ask.claim.id, &mut hold.attempts));
+        let places = self.places.iter_mut().map(|place| (place.ask.claim.id, &mut place.attempts));
+        let Some((_, attempts)) = holds.chain(places).find(|(claim, _)| *claim == id) else {
+            return false;
+        };
+        let known = attempts.contains(&attempt);
+        attempts.retain(|other| *other != attempt);
+        known && attempts.is_empty()
     }
 
     fn give_up(&mut self, id: ClaimId, how: How, now: Moment) -> Outcome {
@@ -182,7 +208,9 @@ impl Oracle {
         self.holds.retain(|hold| hold.until > now.at);
         self.places.retain(|place| place.until > now.at);
         self.graves.retain(|grave| grave.1 > now.at);
-        while let Some(next) = self.places.iter().min_by_key(|place| self.rank(place)).cloned()
+        let order = self.order().unwrap_or_default();
+        let rank = |oracle: &Self, place: &Place| oracle.rank(place, order);
+        while let Some(next) = self.places.iter().min_by_key(|place| rank(self, place)).cloned()
             && self.fits(&next.ask)
         {
             let fence = self.mint(next.ask.fence_floor.unwrap_or(now.seed));
@@ -199,7 +227,12 @@ impl Oracle {
 
     fn enter(&mut self, place: &Place, fence: u64, now: Moment) {
         self.places.retain(|other| other.ticket != place.ticket);
-        self.hold(&place.ask, place.client, fence, now, place.until);
+        let until = place.until.min(now.after(place.ask.ttl));
+        // Those who share agree on the order of the first of them.
+        let shared = self.holds.iter().find(|hold| !hold.ask.is_exclusive());
+        let order = shared.map_or(place.ask.order, |hold| hold.ask.order);
+        self.hold(&Ask { order, ..place.ask.clone() }, place.client, fence, now, until);
+        self.holds.last_mut().unwrap().attempts.clone_from(&place.attempts);
         let push = Push::Granted { id: place.ask.claim.id, ticket: place.ticket, fence };
         self.notices.push(Notice { to: place.client, push });
     }
@@ -212,7 +245,8 @@ impl Oracle {
         since: Moment,
         until: Moment,
     ) -> Answer {
-        self.holds.push(Hold { ask: ask.clone(), client, fence, since, until, kept: false });
+        let (ask, attempts) = (ask.clone(), ask.attempt.into_iter().collect());
+        self.holds.push(Hold { ask, client, fence, since, until, kept: false, attempts });
         Answer::Granted { fence }
     }
 
@@ -233,12 +267,26 @@ impl Oracle {
     }
 
     /// Lower goes first.
-    pub(crate) fn rank(&self, place: &Place) -> (bool, Ticket) {
-        (self.goes_later(&place.ask), place.ticket)
+    pub(crate) fn rank(&self, place: &Place, order: Order) -> (bool, Ticket) {
+        (self.goes_later(&place.ask, order), place.ticket)
     }
 
-    fn goes_later(&self, ask: &Ask) -> bool {
-        match self.order {
+    /// The order of those who share, or else of the first who waits to.
+    fn order(&self) -> Option<Order> {
+        self.order_at(Moment::ORIGIN)
+    }
+
+    /// The same, as a look sees it when some of them have ended and are not purged yet.
+    pub(crate) fn order_at(&self, now: Moment) -> Option<Order> {
+        let live = self.holds.iter().filter(|hold| hold.until > now).map(|hold| &hold.ask);
+        let holds = live.into_iter().find(|ask| !ask.is_exclusive());
+        let places = self.places.iter().filter(|place| !place.ask.is_exclusive());
+        let first = places.min_by_key(|place| place.ticket).map(|place| &place.ask);
+        holds.or(first).map(|ask| ask.order)
+    }
+
+    fn goes_later(&self, ask: &Ask, order: Order) -> bool {
+        match order {
             Order::PreferWriters => !ask.is_exclusive(),
             Order::PreferReaders => ask.is_exclusive(),
             _ => false,
@@ -246,8 +294,9 @@ impl Oracle {
     }
 
     fn ahead(&self, ask: &Ask, ticket: Option<Ticket>) -> usize {
-        let mine = (self.goes_later(ask), ticket.unwrap_or(Ticket::MAX));
-        self.places.iter().filter(|place| self.rank(place) < mine).count()
+        let order = self.order().unwrap_or(ask.order);
+        let mine = (self.goes_later(ask, order), ticket.unwrap_or(Ticket::MAX));
+        self.places.iter().filter(|place| self.rank(place, order) < mine).count()
     }
 
     fn busy(&self, ask: &Ask, ticket: Option<Ticket>, now: Moment) -> Busy {
@@ -285,5 +334,21 @@ impl Oracle {
     fn mint(&mut self, at_least: u64) -> u64 {
         self.counter = at_least.max(self.counter + 1);
         self.counter
+    }
+}
+
+/// Under what an attempt is buried.
+fn tombstone(id: ClaimId, attempt: AttemptId) -> ClaimId {
+    let of = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
+    ClaimId::from_bytes((of(id.as_bytes()) ^ of(attempt.as_bytes())).to_be_bytes())
+}
+
+/// An ask for a claim that has attempts is one more of them, up to eight.
+fn join(attempts: &mut Vec<AttemptId>, attempt: Option<AttemptId>) {
+    if let Some(attempt) = attempt
+        && (1..8).contains(&attempts.len())
+        && !attempts.contains(&attempt)
+    {
+        attempts.push(attempt);
     }
 }

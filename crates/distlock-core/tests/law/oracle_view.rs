@@ -1,6 +1,6 @@
 //! The oracle as an onlooker sees it.
 
-use distlock_core::{Holder, Moment, Order, Waiter};
+use distlock_core::{Holder, Moment, Waiter};
 
 use super::oracle::{Hold, Oracle, Place};
 
@@ -13,10 +13,6 @@ impl Oracle {
         self.holds.is_empty() && self.places.is_empty() && self.graves.is_empty()
     }
 
-    pub(crate) fn order(&self) -> Order {
-        self.order
-    }
-
     /// The live holders as others see them, the one that ends last first.
     pub(crate) fn holders(&self, now: Moment) -> Vec<Holder> {
         let mut live: Vec<_> = self.holds.iter().filter(|hold| hold.until > now).collect();
@@ -27,7 +23,8 @@ impl Oracle {
     /// The live waiters as others see them, the next one first.
     pub(crate) fn waiters(&self, now: Moment) -> Vec<Waiter> {
         let mut live: Vec<_> = self.places.iter().filter(|place| place.until > now).collect();
-        live.sort_by_key(|place| self.rank(place));
+        let order = self.order_at(now).unwrap_or_default();
+        live.sort_by_key(|place| self.rank(place, order));
         live.iter().map(|place| show_place(place, now)).collect()
     }
 }
@@ -38,6 +35,7 @@ fn show(hold: &Hold, now: Moment) -> Holder {
         reason: hold.ask.reason.clone(),
         fence: hold.fence,
         weight: hold.ask.weight,
+        capacity: Some(hold.ask.capacity),
         exclusive: hold.ask.is_exclusive(),
         group: hold.ask.group.clone(),
         held_for: now.since(hold.since),

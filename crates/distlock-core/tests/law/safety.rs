@@ -81,9 +81,12 @@ fn one_shot_asks_never_overtake_the_queue() {
         };
         let new = |grant: &&Grant| grant.ticket.is_none() && is_first_inside(grant);
         for grant in scene.grants.iter().filter(new) {
+            // Sharers decide on the order: those that wait, or the claim that asks.
+            let sharer = grant.waiting.iter().find(|(_, other)| !other.is_exclusive());
+            let order = sharer.map_or(ask.order, |(_, sharer)| sharer.order);
             let ahead = grant.waiting.iter().find(|(_, other)| {
                 let kinds = (ask.is_exclusive(), other.is_exclusive());
-                match ask.order {
+                match order {
                     Order::PreferWriters => kinds != (true, false),
                     Order::PreferReaders => kinds != (false, true),
                     _ => true,

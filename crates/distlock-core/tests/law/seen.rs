@@ -141,6 +141,8 @@ impl Seen {
         let fresh = Life { ask: ask.clone(), client, state: State::Ended, fence: None };
         let life = self.lives.entry(id).or_insert(fresh);
         match answer {
+            // A dead attempt says nothing of the claim, which others may have.
+            Answer::Dead if ask.attempt.is_some() => {}
             Answer::Granted { fence } => {
                 if life.fence != Some(*fence) {
                     // A new hold, whatever became of the weight of an earlier one.
@@ -191,8 +193,14 @@ impl Seen {
     }
 
     fn hear_outcome(&mut self, target: &Target, how: How, outcome: Outcome) -> Option<ClaimId> {
-        let Target::Claim(claim) = target else {
-            return None;
+        let claim = match target {
+            Target::Claim(claim) => claim,
+            // Others may still want the claim: it is over only if the store says so.
+            Target::Attempt { claim, .. } if outcome != Outcome::Gone => {
+                self.lives.get_mut(&claim.id).unwrap().state = State::Ended;
+                return Some(claim.id);
+            }
+            _ => return None,
         };
         if let Some(life) = self.lives.get_mut(&claim.id) {
             life.state = State::Ended;
@@ -219,7 +227,11 @@ impl Seen {
             match notice.push {
                 Push::Granted { id, ticket, fence } if released != Some(id) => {
                     let until = match self.lives[&id].state {
-                        State::Waiting { until, .. } | State::Held { until, .. } => until,
+                        // What is left of the place, and never longer than it asked to hold.
+                        State::Waiting { until, .. } => {
+                            until.min(self.now.after(self.lives[&id].ask.ttl))
+                        }
+                        State::Held { until, .. } => until,
                         State::Ended => panic!("{id:?} was let in although it had ended"),
                     };
                     self.grant(id, fence, Some(ticket), until, grants);

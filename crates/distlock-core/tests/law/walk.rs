@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use distlock_core::law::Notice;
-use distlock_core::{Answer, Ask, CAPACITY_MAX, ClaimId, ClientId, How, Moment, Order, Push};
+use distlock_core::{
+    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, ClientId, How, Moment, Order, Push,
+};
 use distlock_core::{ReentryId, Renewal, Standing, Target, Ticket, Wait};
 
 use super::rng::Rng;
@@ -134,7 +136,15 @@ impl Walk {
         }
     }
 
+    /// One of more attempts than a claim remembers.
+    fn attempt(&mut self) -> AttemptId {
+        AttemptId::from_bytes([1 + self.rng.below(10) as u8; 16])
+    }
+
     fn decorate(&mut self, ask: &mut Ask) {
+        if self.rng.one_in(3) {
+            ask.attempt = Some(self.attempt());
+        }
         if matches!(self.mix, Mix::Groups | Mix::Everything) && self.rng.one_in(3) {
             ask.group = Some(label(["blue", "green"][self.rng.below(2) as usize]));
         }
@@ -154,6 +164,14 @@ impl Walk {
         };
         self.remember_ends(now, ask.ttl, ask.wait.map(|wait| wait.place));
         let client = if self.rng.one_in(10) { client(1) } else { owner };
+        let mut ask = ask;
+        match self.rng.below(20) {
+            0 => ask.attempt = None,
+            1 => ask.attempt = Some(self.attempt()),
+            // A caller that chose its id repeats itself, each time in another call.
+            _ if ask.attempt.is_some() && !self.rng.one_in(3) => ask.attempt = Some(self.attempt()),
+            _ => {}
+        }
         Op::Acquire(ask, client)
     }
 
@@ -190,10 +208,16 @@ impl Walk {
             let fence = self.rng.pick(&self.fences).copied().unwrap_or(1);
             return Op::Release(Target::Fence { key: key(), fence }, how);
         }
-        let Some((ask, _)) = self.rng.pick(&self.asks) else {
+        let Some((ask, _)) = self.rng.pick(&self.asks).cloned() else {
             return Op::Pass(ms(1));
         };
-        let target = Target::Claim(ask.claim.clone());
+        let target = match ask.attempt {
+            Some(first) if !self.rng.one_in(4) => {
+                let attempt = if self.rng.one_in(3) { first } else { self.attempt() };
+                Target::Attempt { claim: ask.claim, attempt }
+            }
+            _ => Target::Claim(ask.claim),
+        };
         if self.rng.one_in(8) {
             how.keep = self.rng.millis(&[1, 10, 100]);
         }

@@ -1,9 +1,10 @@
 //! Dapr's lock API.
 //!
 //! A client of Dapr names its lock by resource and owner and keeps nothing else. Each acquisition
-//! gets a claim id of its own all the same: it is made from the owner's name and a random word that
-//! stands in the lock's reason, where whoever unlocks finds it. So an owner that locks twice is
-//! refused the second time, as with Dapr's own stores, and an unlock touches only its own hold.
+//! gets a claim id of its own all the same: it is made from the token, the owner's name and a
+//! random word that stands in the lock's reason, where the unlock finds it. So an owner that locks
+//! twice is refused the second time, as with Dapr's own stores, and an unlock touches only its own
+//! hold. What others may read of the lock is not enough to release it: that needs the token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use distlock::{ClaimId, End, Error, Holder, Key, Leases};
 
 use super::{derived, label};
+use crate::audit;
 use crate::auth::Caller;
 use crate::body::{collect, parse};
 use crate::delivery::{Transit, Undo};
@@ -22,6 +24,7 @@ use crate::ledger::Leased;
 use crate::limits::BODY_MAX;
 use crate::problem::Problem;
 use crate::state::App;
+use crate::wire::Refusals;
 use crate::wire::dapr::{Failed, Lock, Locked, Metadata, Unlock, Unlocked};
 
 /// What stands before the random word in the reason of a lock.
@@ -68,6 +71,18 @@ enum Status {
     Failed = 3,
 }
 
+/// Takes a lock, as Dapr's API does: a lock that is taken is `{"success":false}`. Needs the scope
+/// `lock:dapr/<store>/`.
+#[utoipa::path(post, path = "/v1.0-alpha1/lock/{store}", tag = "dapr",
+    params(("store" = String, Path, description = "a lock store (--dapr-store)",
+        pattern = "^lockstore$")),
+    request_body = Lock,
+    responses(
+        (status = 200, description = "granted or not", body = Locked),
+        (status = 400, description = "not acceptable", body = Failed),
+        (status = 404, description = "no such lock store", body = Failed),
+        (status = 500, description = "the store of the locks failed", body = Failed),
+        Refusals))]
 pub(crate) async fn lock(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -82,13 +97,15 @@ pub(crate) async fn lock(
     }
     caller.may_lock(key.as_str())?;
     let ttl = Duration::from_secs(lock.expiry_in_seconds.unsigned_abs().into()).min(EXPIRY_MAX);
+    let ttl = ttl.min(caller.ttl_max());
     let nonce = ClaimId::random().map_err(|fault| failed(&Error::Backend(fault)))?.reveal();
     let leases = app.locks.lease(&key).map_err(Problem::from)?;
     let leases = leases
         .configure(|o| o.ttl(ttl).owner(owner(&lock.lock_owner)).reason(format!("{MARK}{nonce}")))
         .map_err(Problem::from)?;
-    let (id, account) = (id(&key, &lock.lock_owner, &nonce), app.limits.account(&caller));
-    let slot = account.slot(Some(id))?;
+    let id = id(&caller, &key, &lock.lock_owner, &nonce);
+    let account = app.limits.account(&caller);
+    let slot = account.slot(&key, Some(id))?;
     match leases.try_acquire_as(id).await {
         Ok(lease) => {
             slot.leased(Leased::new(lease.clone(), leases.clone()));
@@ -106,6 +123,16 @@ fn failed(error: &Error) -> Refused {
     Refused::Said(StatusCode::INTERNAL_SERVER_ERROR, "ERR_TRY_LOCK", why)
 }
 
+/// Releases a lock of this token and this owner, as Dapr's API does.
+#[utoipa::path(post, path = "/v1.0-alpha1/unlock/{store}", tag = "dapr",
+    params(("store" = String, Path, description = "a lock store (--dapr-store)",
+        pattern = "^lockstore$")),
+    request_body = Unlock,
+    responses(
+        (status = 200, description = "how it went", body = Unlocked),
+        (status = 400, description = "not acceptable", body = Failed),
+        (status = 404, description = "no such lock store", body = Failed),
+        Refusals))]
 pub(crate) async fn unlock(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -130,7 +157,7 @@ async fn release(app: &App, caller: &Caller, key: &Key, name: &str) -> Result<St
         let o = o.owner(holder.owner.as_str());
         if let Some(reason) = &holder.reason { o.reason(reason.as_str()) } else { o }
     })?;
-    let (id, account) = (id(key, name, nonce), app.limits.account(caller));
+    let (id, account) = (id(caller, key, name, nonce), app.limits.account(caller));
     let lease = match account.known(id, key) {
         Some(known) => known.lease,
         None => match leases.find(id).await? {
@@ -139,9 +166,12 @@ async fn release(app: &App, caller: &Caller, key: &Key, name: &str) -> Result<St
         },
     };
     let end = leases.release(&lease).await?;
-    account.ended(id);
+    account.ended(&lease);
     match end {
-        End::Released => Ok(Status::Done),
+        End::Released => {
+            audit::record(app, caller, key, "unlock");
+            Ok(Status::Done)
+        }
         // It ended between the two looks.
         _ => Ok(Status::NotThere),
     }
@@ -153,8 +183,8 @@ fn nonce<'a>(holder: &'a Holder, name: &str) -> Option<&'a str> {
     reason.strip_prefix(MARK).filter(|_| holder.owner.as_str() == owner(name))
 }
 
-fn id(key: &Key, name: &str, nonce: &str) -> ClaimId {
-    derived(&["dapr", key.as_str(), name, nonce])
+fn id(caller: &Caller, key: &Key, name: &str, nonce: &str) -> ClaimId {
+    derived(caller, &["dapr", key.as_str(), name, nonce])
 }
 
 /// The owner as people see it.
@@ -187,7 +217,9 @@ where
     parse(&bytes).map_err(|_| Refused::bad("ERR_MALFORMED_REQUEST", why))
 }
 
-/// What Dapr's clients look at before they begin.
+/// Shows the lock stores: what Dapr's clients look at before they begin.
+#[utoipa::path(get, path = "/v1.0/metadata", tag = "dapr",
+    responses((status = 200, description = "the lock stores", body = Metadata), Refusals))]
 pub(crate) async fn metadata(State(app): State<Arc<App>>, _: Caller) -> Json<Metadata> {
     Json(Metadata::new(&app.config.dapr_stores))
 }

@@ -2,15 +2,28 @@
 //! lock API. Their clients are not ours, so what they send is read with a tolerant eye.
 
 pub(crate) mod dapr;
+mod spool;
 pub(crate) mod states;
 pub(crate) mod terraform;
+pub(crate) mod terraform_state;
+pub(crate) mod transfers;
 
 use distlock::ClaimId;
 use sha2::{Digest, Sha256};
 
-/// A claim id that everybody who knows the words can make again, and nobody else.
-fn derived(words: &[&str]) -> ClaimId {
+use crate::auth::Caller;
+
+/// The claim id of some words. The same token and the same words make the same id, on every replica
+/// and after a restart. The words may be public: without the token they are of no use. Where there
+/// are no tokens every client may release every hold anyway.
+fn derived(caller: &Caller, words: &[&str]) -> ClaimId {
+    sealed(caller.seal(), words)
+}
+
+fn sealed(seal: &[u8], words: &[&str]) -> ClaimId {
     let mut hash = Sha256::new();
+    hash.update((seal.len() as u64).to_be_bytes());
+    hash.update(seal);
     for word in words {
         hash.update((word.len() as u64).to_be_bytes());
         hash.update(word);
@@ -37,8 +50,9 @@ mod tests {
 
     #[test]
     fn words_run_into_each_other_nowhere() {
-        assert_ne!(derived(&["ab", "c"]), derived(&["a", "bc"]));
-        assert_eq!(derived(&["ab", "c"]), derived(&["ab", "c"]));
+        assert_ne!(sealed(b"", &["ab", "c"]), sealed(b"", &["a", "bc"]));
+        assert_eq!(sealed(b"x", &["ab", "c"]), sealed(b"x", &["ab", "c"]));
+        assert_ne!(sealed(b"x", &["ab", "c"]), sealed(b"", &["ab", "c"]));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Terraform's http state backend: `LOCK`, `UNLOCK`, `GET`, `POST` and `DELETE` on one address.
 //!
-//! Terraform never renews. So its lock is one long lease, which needs nobody to keep it alive: it
+//! Terraform never renews. So its lock is one long lease, which needs no renewals: it
 //! is there for every replica and after any restart, until UNLOCK or until its time is over. The
-//! claim id is made from the id that Terraform draws for each run, which makes LOCK repeatable.
+//! claim id is made from the token and the id that Terraform draws for each run, which makes LOCK
+//! repeatable. The id of the run is public: everybody who is refused gets to see it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,10 @@ use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{ClaimId, End, Error, Key, Label, Leases};
-use tokio::sync::Semaphore;
+use distlock::{ClaimId, End, Error, Key, Label, Lease, Leases};
 
-use super::states::{States, Unkept};
 use super::{derived, label};
+use crate::audit::{self, AUDIT};
 use crate::auth::Caller;
 use crate::body::{self, QueryOf, collect, parse};
 use crate::delivery::{Transit, Undo};
@@ -26,26 +26,28 @@ use crate::state::App;
 use crate::wire::TerraformQuery;
 use crate::wire::terraform::LockInfo;
 
-/// The largest state.
-const STATE_MAX: usize = 64 * 1024 * 1024;
+/// The address of a state.
+pub(crate) const PATH: &str = "/api/compat/terraform/{name}";
 
-/// How many states may be on their way at once: each is in memory as a whole.
-static UPLOADS: Semaphore = Semaphore::const_new(4);
+/// What it answers to.
+const ALLOWED: &str = "LOCK, UNLOCK, GET, HEAD, POST, DELETE";
 
-/// How long a lock lasts if nobody unlocks it, and the longest that can be asked for.
+/// How long a lock lasts without an UNLOCK, and the longest that can be asked for.
 const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest wait of a LOCK: Terraform asks again by itself.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// One state and the lock that guards it.
-struct Workspace<'a> {
-    app: &'a App,
-    caller: &'a Caller,
-    name: String,
-    key: Key,
+pub(super) struct Workspace {
+    pub(super) app: Arc<App>,
+    pub(super) caller: Caller,
+    pub(super) name: String,
+    pub(super) key: Key,
 }
 
+/// `LOCK` and `UNLOCK`, which no router and no OpenAPI document knows by name; every other method
+/// that is not served.
 pub(crate) async fn terraform(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -54,29 +56,25 @@ pub(crate) async fn terraform(
     QueryOf(query): QueryOf<TerraformQuery>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let key = body::key(&format!("terraform/{name}"))?;
-    let workspace = Workspace { app: &app, caller: &caller, name, key };
-    let method = request.method().clone();
-    if method == "GET" || method == "HEAD" {
-        caller.may_look_at(workspace.key.as_str())?;
-        return workspace.read().await;
-    }
-    caller.may_lock(workspace.key.as_str())?;
-    match method.as_str() {
+    let workspace = Workspace::new(app, caller, name)?;
+    workspace.caller.may_lock(workspace.key.as_str())?;
+    match request.method().as_str() {
         "LOCK" => workspace.lock(&query, &transit, request).await,
         "UNLOCK" => workspace.unlock(request).await,
-        "POST" => workspace.write(query.id.as_deref(), request).await,
-        "DELETE" => workspace.delete().await,
         _ => {
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let problem = Problem::new(status, "method", "Method not allowed").into_response();
-            Ok(([(header::ALLOW, "LOCK, UNLOCK, GET, HEAD, POST, DELETE")], problem)
-                .into_response())
+            Ok(([(header::ALLOW, ALLOWED)], problem).into_response())
         }
     }
 }
 
-impl Workspace<'_> {
+impl Workspace {
+    pub(super) fn new(app: Arc<App>, caller: Caller, name: String) -> Result<Self, Problem> {
+        let key = body::key(&format!("terraform/{name}"))?;
+        Ok(Self { app, caller, name, key })
+    }
+
     async fn lock(
         &self,
         query: &TerraformQuery,
@@ -88,6 +86,7 @@ impl Workspace<'_> {
             return Err(Problem::bad_request("the lock has no ID"));
         }
         let ttl = span("ttl", query.ttl.as_deref(), TTL_MAX)?.unwrap_or(TTL_MAX);
+        let ttl = ttl.min(self.caller.ttl_max());
         let wait = span("wait", query.wait.as_deref(), WAIT_MAX)?.unwrap_or_default();
         let reason = info.pack(Label::LEN_MAX);
         let reason = reason.ok_or_else(|| Problem::invalid("the ID of the lock is too long"))?;
@@ -96,9 +95,9 @@ impl Workspace<'_> {
             self.app.locks.lease(&self.key)?.configure(|o| {
                 o.ttl(ttl).max_wait(wait).owner(owner).reason(reason).patience(wait)
             })?;
-        let _waiting = self.app.limits.wait(self.caller)?;
-        let (id, account) = (self.id(&info.id), self.app.limits.account(self.caller));
-        let slot = account.slot(Some(id))?;
+        let _waiting = self.app.limits.wait(&self.caller)?;
+        let (id, account) = (self.id(&info.id), self.app.limits.account(&self.caller));
+        let slot = account.slot(&self.key, Some(id))?;
         let again = leases.find(id).await?.is_some();
         let taken = tokio::select! {
             biased;
@@ -120,7 +119,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// 423, with the lock of whoever has it.
+    /// 423, with the lock of the holder.
     async fn locked(&self) -> Result<Response, Problem> {
         let seen = self.app.locks.inspect(&self.key).await?;
         let info = seen.holders.first().map_or_else(LockInfo::default, |holder| {
@@ -137,22 +136,28 @@ impl Workspace<'_> {
         }
         let info: LockInfo = parse(&bytes)?;
         let leases = self.app.locks.lease(&self.key)?;
-        let (id, account) = (self.id(&info.id), self.app.limits.account(self.caller));
+        let (id, account) = (self.id(&info.id), self.app.limits.account(&self.caller));
         let known = account.known(id, &self.key).map(|known| known.lease);
         let found = if known.is_some() { known } else { leases.find(id).await? };
         let ended = match found {
-            Some(lease) => self.named(leases, &info)?.release(&lease).await?,
+            Some(lease) => {
+                let ended = self.named(leases, &info)?.release(&lease).await?;
+                account.ended(&lease);
+                if ended == End::Released {
+                    audit::record(&self.app, &self.caller, &self.key, "unlock");
+                }
+                ended
+            }
             None => End::Lost(distlock::Reason::Gone),
         };
-        account.ended(id);
-        // What is free needs no unlocking; what is somebody else's stays theirs.
+        // What is free needs no unlocking; what others hold stays theirs.
         if ended == End::Released || self.app.locks.inspect(&self.key).await?.holders_total == 0 {
             return Ok(StatusCode::OK.into_response());
         }
         self.locked().await
     }
 
-    /// The leases under the name of whoever unlocks, for the journal.
+    /// The leases under the name of the caller, for the journal.
     fn named(&self, leases: Leases, info: &LockInfo) -> Result<Leases, Problem> {
         let reason = info.pack(Label::LEN_MAX);
         Ok(leases.configure(|o| {
@@ -161,79 +166,31 @@ impl Workspace<'_> {
         })?)
     }
 
-    /// `terraform force-unlock`: takes the lock away from whoever has it.
+    /// `terraform force-unlock`: an operator takes the lock away from its holder.
     async fn force_unlock(&self) -> Result<Response, Problem> {
-        let (app, key) = (self.app, &self.key);
+        self.caller.may_break()?;
+        let (app, key) = (&self.app, &self.key);
         let seen = app.locks.inspect(key).await?;
         if let Some(holder) = seen.holders.first() {
-            let operator = app.locks.configure(|o| o.owner("terraform").reason("force-unlock"))?;
+            let operator = audit::operator(app, &self.caller, "force-unlock")?;
             match operator.break_hold(key, holder.fence).await {
                 Ok(()) | Err(Error::NotHeld { .. }) => app.limits.broken(key, holder.fence),
                 Err(error) => return Err(error.into()),
             }
-            tracing::warn!(%key, fence = holder.fence, owner = %holder.owner, "forced unlock");
+            let (fence, owner, by) = (holder.fence, &holder.owner, self.caller.name());
+            tracing::warn!(target: AUDIT, %key, fence, %owner, by, "forced unlock");
         }
         Ok(StatusCode::OK.into_response())
     }
 
-    async fn read(&self) -> Result<Response, Problem> {
-        match self.states()?.get(self.name.clone()).await.map_err(|error| unkept(&error))? {
-            Some(body) => Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response()),
-            None => Err(Problem::new(StatusCode::NOT_FOUND, "not-found", "Not Found")),
-        }
-    }
-
-    /// Writes the state for whoever has the lock, and for nobody else.
-    async fn write(&self, id: Option<&str>, request: Request) -> Result<Response, Problem> {
-        let states = self.states()?;
-        let Ok(_upload) = UPLOADS.acquire().await else { return Err(Problem::stopping()) };
-        let body = collect(request, STATE_MAX).await?;
-        let conflict = || {
-            let problem = Problem::new(StatusCode::CONFLICT, "not-the-holder", "Not the holder");
-            problem.detail("the state is not locked under this ID: it was not written")
-        };
-        let leases = self.app.locks.lease(&self.key)?;
-        let (fence, guard) = match id {
-            Some(id) => {
-                let lease = leases.find(self.id(id)).await?.ok_or_else(conflict)?;
-                (lease.fence(), None)
-            }
-            // Whoever works without a lock does so while nobody has it.
-            None => match self.app.locks.mutex(&self.key)?.try_lock().await {
-                Ok(guard) => (guard.fence(), Some(guard)),
-                Err(Error::Held { .. }) => return Err(conflict()),
-                Err(error) => return Err(error.into()),
-            },
-        };
-        let written =
-            states.put(self.name.clone(), fence, body).await.map_err(|error| unkept(&error))?;
-        if let Some(guard) = guard {
-            guard.release().await?;
-        }
-        if written { Ok(StatusCode::OK.into_response()) } else { Err(conflict()) }
-    }
-
-    async fn delete(&self) -> Result<Response, Problem> {
-        self.states()?.delete(self.name.clone()).await.map_err(|error| unkept(&error))?;
-        Ok(StatusCode::OK.into_response())
-    }
-
-    fn states(&self) -> Result<&States, Problem> {
-        self.app.states.as_ref().ok_or_else(|| {
-            let status = StatusCode::NOT_IMPLEMENTED;
-            let problem = Problem::new(status, "unsupported", "Not supported");
-            problem.detail("this service keeps no states, only locks (--terraform-state)")
-        })
+    /// The lease under an id of Terraform's, if it holds.
+    pub(super) async fn lease(&self, id: &str) -> Result<Option<Lease>, Problem> {
+        Ok(self.app.locks.lease(&self.key)?.find(self.id(id)).await?)
     }
 
     fn id(&self, id: &str) -> ClaimId {
-        derived(&["terraform", self.key.as_str(), id])
+        derived(&self.caller, &["terraform", self.key.as_str(), id])
     }
-}
-
-fn unkept(error: &Unkept) -> Problem {
-    tracing::error!(%error, "a Terraform state could not be kept");
-    Problem::unavailable()
 }
 
 /// Reads `500ms`, `20s`, `5m` or `2h`; longer than allowed counts as the longest allowed.

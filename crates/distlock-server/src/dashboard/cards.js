@@ -56,7 +56,7 @@ export function show(summary) {
     counted(summary, plus);
   }
   past(summary);
-  nodes(summary.backend);
+  nodes(summary.backend, summary.redlock);
   LINES.forEach((line) => draw(line, summary.points));
   document.title = summary.listing === false ? "distlock"
     : `${count(summary.held)} held · ${count(summary.waiting)} waiting · distlock`;
@@ -80,8 +80,15 @@ function past(summary) {
     summary.waitP95Ms === undefined ? "no grants seen" : "of all grants");
 }
 
-/** The nodes of a quorum: a dot each. By name those that do not vote, and what else to mend. */
-function nodes({ nodes: all = [], nodesUp: up = 0, warnings = [] }) {
+/**
+ * The nodes of a quorum, which is the store of the locks or that of the pattern redlock: a dot
+ * each. By name those that do not vote, and what else to fix in either store.
+ */
+function nodes(backend, redlock) {
+  const { nodes: all = [], nodesUp: up = 0 } = redlock ?? backend;
+  const warnings = [...backend.warnings ?? [], ...(redlock?.warnings ?? [])];
+  if (redlock && !redlock.ok) warnings.push("redlock has no majority of its nodes");
+  write(cards.nodes.card.querySelector("h2"), redlock ? "Redlock nodes up" : "Nodes up");
   cards.nodes.card.hidden = all.length === 0;
   const majority = Math.floor(all.length / 2) + 1;
   const idle = all.filter((node) => node.state !== "up");

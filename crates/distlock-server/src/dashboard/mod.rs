@@ -59,12 +59,15 @@ async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Me {
+    /// The name of the token.
+    name: String,
     needs_token: bool,
     may_break: bool,
 }
 
 async fn me(caller: Caller) -> Json<Me> {
-    Json(Me { needs_token: caller.number > 0, may_break: caller.may_break().is_ok() })
+    let (needs_token, may_break) = (caller.has_token(), caller.may_break().is_ok());
+    Json(Me { name: caller.name().to_owned(), needs_token, may_break })
 }
 
 #[cfg(test)]

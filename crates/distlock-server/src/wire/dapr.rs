@@ -1,55 +1,76 @@
 //! The shapes of Dapr's lock API.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-#[derive(Deserialize)]
+/// What a lock of Dapr's is asked for with.
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[schema(as = DaprLock)]
 pub(crate) struct Lock {
+    #[schema(required, min_length = 1, max_length = 400)]
     pub(crate) resource_id: String,
+    #[schema(required, min_length = 1)]
     pub(crate) lock_owner: String,
+    #[schema(required, minimum = 1)]
     pub(crate) expiry_in_seconds: i32,
 }
 
-#[derive(Deserialize)]
+/// What a lock of Dapr's is released with.
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[schema(as = DaprUnlock)]
 pub(crate) struct Unlock {
+    #[schema(required, min_length = 1, max_length = 400)]
     pub(crate) resource_id: String,
+    #[schema(required, min_length = 1)]
     pub(crate) lock_owner: String,
 }
 
-#[derive(Serialize)]
+/// Whether the lock was granted.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DaprLocked)]
 pub(crate) struct Locked {
     pub(crate) success: bool,
 }
 
-#[derive(Serialize)]
+/// How an unlock went.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DaprUnlocked)]
 pub(crate) struct Unlocked {
+    /// 0 released, 1 there is no such lock, 2 it belongs to others, 3 it failed.
+    #[schema(maximum = 3)]
     pub(crate) status: u8,
 }
 
-#[derive(Serialize)]
+/// A refusal, as Dapr says it.
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DaprFailed)]
 pub(crate) struct Failed {
     pub(crate) error_code: &'static str,
     pub(crate) message: String,
 }
 
-#[derive(Serialize)]
+/// The lock stores that there are.
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DaprMetadata)]
 pub(crate) struct Metadata {
     id: &'static str,
     runtime_version: &'static str,
     components: Vec<Component>,
 }
 
-#[derive(Serialize)]
+/// One lock store.
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Component {
+#[schema(as = DaprComponent)]
+pub(crate) struct Component {
     name: String,
     r#type: &'static str,
     version: &'static str,
+    #[schema(value_type = Vec<String>)]
     capabilities: [&'static str; 0],
 }
 

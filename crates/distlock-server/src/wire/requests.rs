@@ -21,6 +21,7 @@ pub(crate) struct LeaseRequest {
     /// How long to wait in the queue. Default: not at all.
     #[schema(minimum = 0, maximum = 55_000)]
     pub(crate) wait_ms: Option<u64>,
+    /// Default `exclusive`, or `permits` with a `limit`.
     pub(crate) mode: Option<Mode>,
     /// Take this many of `limit` permits. Default 1.
     #[schema(minimum = 1)]
@@ -42,7 +43,8 @@ pub(crate) struct LeaseRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct RenewRequest {
-    /// How long the lease lasts from now on. Default 30 s. Never shortens what is left.
+    /// How long the lease lasts from now on. Default: the ttl that the lease has. Never shortens
+    /// what is left.
     #[schema(minimum = 100, maximum = 86_400_000)]
     pub(crate) ttl_ms: Option<u64>,
 }
@@ -83,9 +85,29 @@ pub(crate) struct TerraformQuery {
     pub(crate) wait: Option<String>,
     /// How long the lock lasts without an UNLOCK, such as `2h`.
     pub(crate) ttl: Option<String>,
-    /// Under which lock a state is written.
+    /// Terraform may say it again.
     #[serde(rename = "ID")]
+    #[allow(dead_code, reason = "the body says it as well, and counts")]
     pub(crate) id: Option<String>,
+}
+
+/// Under which lock a Terraform state is written or deleted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StateQuery {
+    /// The `ID` of the lock, as LOCK was sent it.
+    #[serde(rename = "ID")]
+    #[param(nullable = false)]
+    pub(crate) id: Option<String>,
+    /// Of no meaning here: one address may serve LOCK and the state.
+    #[serde(rename = "wait")]
+    #[param(nullable = false)]
+    _wait: Option<String>,
+    /// Of no meaning here.
+    #[serde(rename = "ttl")]
+    #[param(nullable = false)]
+    _ttl: Option<String>,
 }
 
 /// Which keys to list.

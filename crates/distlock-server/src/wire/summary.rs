@@ -13,6 +13,10 @@ pub(crate) struct Summary {
     /// When it was made, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) backend: BackendState,
+    /// The quorum of the pattern `redlock`, where it is not the store of the locks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) redlock: Option<BackendState>,
     /// The store can tell which keys there are. Where it cannot, as in a quorum, none are counted.
     pub(crate) listing: bool,
     /// Keys that are held.
@@ -56,7 +60,7 @@ pub(crate) struct BackendState {
     /// Since when it cannot be reached, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) down_since_ms: Option<u64>,
-    /// What an operator should mend.
+    /// What an operator should fix.
     pub(crate) warnings: Vec<String>,
     /// Servers of a quorum that answer; absent for a single store.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -110,9 +110,10 @@ async fn fences_grow(service: Service) {
 }
 
 async fn orders_must_agree(service: Service) {
-    let shared = json!({"mode": "shared", "order": "prefer-writers"});
-    service.lease(shared.clone()).await.is(201);
-    service.lease(shared).await.is(201);
-    let refused = service.lease(json!({"mode": "shared"})).await.is(409);
+    service.lease(json!({"mode": "shared", "order": "prefer-writers"})).await.is(201);
+    service.lease(json!({"mode": "shared"})).await.is(201);
+    let refused = service.lease(json!({"mode": "shared", "order": "fifo"})).await.is(409);
     assert_eq!(refused.text_of("error"), "Order conflict");
+    let busy = service.lease(json!({})).await.is(409);
+    assert_eq!(busy.text_of("error"), "Resource locked", "an exclusive lease has no order");
 }

@@ -139,7 +139,7 @@ async fn events_come_as_they_happen_and_again(service: Service) {
     let knocking = async {
         while !heard.load(Ordering::Relaxed) {
             let path = format!("/api/v1/locks/deploy%2Fknock-{}/leases", lease_id());
-            service.send("POST", &path, json!({"owner": "knock", "ttlMs": 200})).await.is(201);
+            service.send("POST", &path, json!({"owner": "knock", "ttlMs": 10_000})).await.is(201);
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

@@ -107,10 +107,11 @@ async fn everything_that_happens_is_counted_under_its_name() {
         ("counter", "distlock_acquire_total{outcome=\"timeout\",group=\"jobs\"}", 1.0),
         ("histogram", "distlock_acquire_wait_seconds_count{group=\"jobs\"}", 4.0),
         ("histogram", "distlock_hold_seconds_count{end=\"released\",group=\"jobs\"}", 2.0),
-        ("histogram", "distlock_hold_seconds_count{end=\"lost\",group=\"jobs\"}", 1.0),
+        ("histogram", "distlock_hold_seconds_count{end=\"lost\",group=\"jobs\"}", 2.0),
         ("gauge", "distlock_held{group=\"jobs\"}", 0.0),
         ("gauge", "distlock_waiters{group=\"jobs\"}", 0.0),
         ("counter", "distlock_lost_total{reason=\"gone\",group=\"jobs\"}", 1.0),
+        ("counter", "distlock_lost_total{reason=\"broken\",group=\"jobs\"}", 1.0),
         ("counter", "distlock_renew_total{outcome=\"gone\",group=\"jobs\"}", 3.0),
     ] {
         seen.is(kind, name, value);

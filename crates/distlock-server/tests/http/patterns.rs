@@ -1,8 +1,10 @@
 //! The eight patterns: each runs an operation under its lock.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use distlock::Locks;
+use distlock::backends::{Memory, Quorum};
+use distlock::{Backend, Locks};
 use distlock_testkit::servers::RedisServer;
 use serde_json::{Value, json};
 
@@ -132,6 +134,20 @@ async fn redlock_needs_a_majority() {
     let refused = run(&service, "redlock", "r", json!({"durationMs": 10})).await.is(503);
     assert_eq!(refused.text_of("error"), "Quorum not reached");
     assert_eq!(refused.text_of("message"), "Unable to acquire lock on majority of instances");
+}
+
+/// A quorum has no queue: it can serve in no order, and says so.
+#[tokio::test]
+async fn fair_and_reentrant_requests_are_refused_on_a_quorum() {
+    let node = |name: &str| (name.to_owned(), Arc::new(Memory::new()) as Arc<dyn Backend>);
+    let quorum = Quorum::new([node("a"), node("b"), node("c")]).unwrap();
+    let locks = Locks::new(Arc::new(quorum));
+    let service = Service::over(locks, |config| config.quorum = true).await;
+    for pattern in ["fair", "reentrant"] {
+        let refused = run(&service, pattern, "r", json!({"durationMs": 10})).await.is(501);
+        assert_eq!(refused.text_of("type"), "urn:distlock:unsupported", "{pattern}");
+    }
+    run(&service, "redlock", "r", json!({"durationMs": 10})).await.is(200);
 }
 
 #[tokio::test]

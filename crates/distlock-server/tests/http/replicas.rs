@@ -26,7 +26,7 @@ fn a_replica_of_another_process() {
     runtime.block_on(async {
         let config = Config::new("127.0.0.1:0".parse().unwrap());
         let server = Server::bind(config, Locks::connect(&url).unwrap()).await.unwrap();
-        println!("\nlistening on {}", server.address());
+        println!("\nlistening on {}", server.address().unwrap());
         server.run(CancellationToken::new()).await.unwrap();
     });
 }

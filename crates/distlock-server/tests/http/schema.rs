@@ -18,7 +18,12 @@ async fn the_description_is_true() {
     assert!(program.exists(), "`make setup` installs Schemathesis into target/schemathesis");
     // What is held stays held: nobody shall wait for it for long.
     let brief = Duration::from_millis(50);
-    let service = Service::with(On::Memory, |config| config.wait_max = brief).await;
+    let states = Folder::new();
+    let service = Service::with(On::Memory, |config| {
+        config.wait_max = brief;
+        config.terraform_state = Some(states.0.join("states.sqlite"));
+    })
+    .await;
     let times = std::env::var("DISTLOCK_SOAK").ok().and_then(|times| times.parse().ok());
     let examples = (EXAMPLES * times.unwrap_or(1)).to_string();
     let document = service.url("/api/openapi.json");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use distlock_server::{Config, Server, Tokens};
+use distlock_server::{Config, Reloader, Server, Tokens};
 use distlock_testkit::servers::RedisServer;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
@@ -27,6 +27,7 @@ pub(crate) struct Service {
     pub(crate) locks: Locks,
     pub(crate) client: Client,
     pub(crate) stop: CancellationToken,
+    pub(crate) reloader: Reloader,
     pub(crate) running: Option<JoinHandle<Result<(), distlock_server::Error>>>,
     /// Ends with the service.
     _store: Option<Store>,
@@ -102,9 +103,10 @@ impl Service {
         let mut config = Config::new("127.0.0.1:0".parse().unwrap());
         change(&mut config);
         let server = Server::bind(config, locks.clone()).await.unwrap();
-        let (address, stop) = (server.address(), CancellationToken::new());
+        let (address, stop) = (server.address().unwrap(), CancellationToken::new());
+        let reloader = server.reloader();
         let running = Some(tokio::spawn(server.run(stop.clone())));
-        Self { address, locks, client: Client::new(), stop, running, _store: None }
+        Self { address, locks, client: Client::new(), stop, reloader, running, _store: None }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

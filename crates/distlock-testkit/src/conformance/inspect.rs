@@ -1,6 +1,6 @@
 //! A look shows who holds and who waits, gives away no secret and changes nothing.
 
-use distlock_core::{Ask, ClaimId, Order, Outcome, SNAPSHOT_MAX};
+use distlock_core::{Ask, ClaimId, Mode, Outcome, SNAPSHOT_MAX};
 use futures_util::future::join_all;
 
 use super::Subject;
@@ -27,11 +27,12 @@ pub async fn a_look_shows_the_holder(subject: &dyn Subject) {
     let fence = granted(a.ask(&x).await);
     stage.pass(SHORT).await;
     let look = b.inspect(&stage.key()).await;
-    assert_eq!((look.key.clone(), look.order), (stage.key(), Some(Order::Fifo)));
+    assert_eq!((look.key.clone(), look.order), (stage.key(), None));
     assert_eq!((look.holders_total, look.waiters_total), (1, 0));
     let holder = &look.holders[0];
     assert_eq!((holder.owner.as_str(), holder.fence, holder.weight), ("ci-7", fence, 1));
-    assert_eq!(holder.reason, x.reason);
+    assert_eq!((&holder.reason, holder.mode()), (&x.reason, Mode::Exclusive), "{holder:?}");
+    assert_eq!(holder.capacity, Some(1), "{holder:?}");
     assert!(holder.exclusive && holder.held_for >= SHORT - MARGIN, "{holder:?}");
     assert!(holder.expires_in.is_some_and(|left| left <= LONG - SHORT + MARGIN), "{holder:?}");
 }

@@ -21,6 +21,7 @@ use distlock_core::Backend;
 #[doc(hidden)]
 pub use distlock_core::Order;
 
+pub mod attempts;
 pub mod breaking;
 pub mod dead;
 pub mod downgrade;

@@ -193,3 +193,17 @@ pub async fn a_client_that_goes_away_leaves_its_lease(subject: &dyn Subject) {
     stage.outlive_short().await;
     granted(b.ask(&stage.mutex()).await);
 }
+
+/// The identity of a claim is its key and its id: one id may hold two keys, each by itself.
+pub async fn one_id_at_two_keys_is_two_claims(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let one = stage.mutex();
+    let other = Ask { claim: Claim::new(stage.named("/other"), one.claim.id), ..one.clone() };
+    granted(a.ask(&one).await);
+    granted(b.ask(&other).await);
+    assert_eq!(a.release(&one).await, Outcome::WasHeld);
+    held(b.renew(&other, LONG).await);
+    granted(b.ask(&stage.mutex()).await);
+    assert_eq!(b.release(&other).await, Outcome::WasHeld);
+}

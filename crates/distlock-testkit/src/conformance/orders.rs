@@ -179,14 +179,13 @@ pub async fn readers_next_in_line_enter_together(subject: &dyn Subject) {
     assert_eq!(waiting(b.beat(&last, tickets[3]).await).ahead, 1);
 }
 
-/// Another order at a live key is a conflict, which changes nothing; at a free key it is welcome.
+/// A sharer of another order is a conflict, which changes nothing; at a free key it is welcome.
 pub async fn another_order_is_a_conflict(subject: &dyn Subject) {
     let stage = Stage::new(subject);
     let [a, b] = stage.clients().await;
     let x = stage.reader(PreferWriters);
     granted(a.ask(&x).await);
     assert_eq!(b.ask(&stage.reader(PreferReaders)).await, Answer::Conflict);
-    assert_eq!(b.ask(&stage.mutex()).await, Answer::Conflict, "a mutex is first come first served");
     granted(b.ask(&stage.reader(PreferWriters).lasting(SHORT)).await);
     assert_eq!(a.release(&x).await, Outcome::WasHeld);
     stage.outlive_short().await;
@@ -198,9 +197,44 @@ pub async fn another_order_is_a_conflict(subject: &dyn Subject) {
 pub async fn a_conflict_takes_no_place(subject: &dyn Subject) {
     let stage = Stage::new(subject);
     let [a, b] = stage.clients().await;
-    let (x, y) = (stage.writer(PreferWriters), stage.writer(PreferReaders).queued(LONG));
+    let (x, y) = (stage.reader(PreferWriters), stage.reader(PreferReaders).queued(LONG));
     granted(a.ask(&x).await);
     assert_eq!(b.ask(&y).await, Answer::Conflict);
     assert_eq!(b.release(&y).await, Outcome::Gone);
     assert_eq!(a.inspect(&stage.key()).await.waiters_total, 0);
+}
+
+/// A mutex works beside sharers of any order, and a writer beside those of another.
+pub async fn a_claim_on_all_has_no_order(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let reader = stage.reader(PreferReaders);
+    granted(a.ask(&reader).await);
+    busy(b.ask(&stage.mutex()).await);
+    busy(b.ask(&stage.writer(PreferWriters)).await);
+    assert_eq!(a.inspect(&stage.key()).await.order, Some(PreferReaders));
+    assert_eq!(a.release(&reader).await, Outcome::WasHeld);
+    let mutex = stage.mutex();
+    granted(b.ask(&mutex).await);
+    assert_eq!(a.inspect(&stage.key()).await.order, None, "no claim shares");
+    busy(a.ask(&stage.reader(PreferWriters)).await);
+    assert_eq!(b.release(&mutex).await, Outcome::WasHeld);
+    granted(a.ask(&stage.reader(PreferWriters)).await);
+}
+
+/// A writer that asks again and again, as one that polls does, keeps its place, and later readers
+/// stay behind it.
+pub async fn a_writer_that_asks_again_holds_back_readers(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let (reader, writer) = (stage.reader(PreferWriters), stage.writer(PreferWriters).queued(SHORT));
+    granted(a.ask(&reader).await);
+    let ticket = b.queue(&writer).await;
+    for _ in 0..3 {
+        stage.pass(SHORT / 2).await;
+        assert_eq!(b.queue(&writer).await, ticket);
+        busy(a.ask(&stage.reader(PreferWriters)).await);
+    }
+    assert_eq!(a.release(&reader).await, Outcome::WasHeld);
+    granted(b.ask(&writer).await);
 }

@@ -1,6 +1,6 @@
 //! Some of many: permits by weight, each with a lease of its own.
 
-use distlock_core::Outcome;
+use distlock_core::{Mode, Outcome};
 use futures_util::future::join_all;
 
 use super::Subject;
@@ -15,6 +15,9 @@ pub async fn at_most_n_hold(subject: &dyn Subject) {
         granted(a.ask(permit).await);
     }
     busy(b.ask(&stage.permits(1, 3)).await);
+    let mode = Mode::Permits { weight: 1, capacity: 3 };
+    let look = b.inspect(&stage.key()).await;
+    assert!(look.holders.iter().all(|holder| holder.mode() == mode), "{look:?}");
     assert_eq!(a.release(&permits[1]).await, Outcome::WasHeld);
     granted(b.ask(&stage.permits(1, 3)).await);
     busy(b.ask(&stage.permits(1, 3)).await);

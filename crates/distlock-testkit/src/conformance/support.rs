@@ -2,11 +2,11 @@
 
 use std::panic::Location;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Ear, Fault, How, Key, Label, Order,
+    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Fault, How, Key, Label, Order,
     Outcome, Push, ReentryId, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Wait,
     Waiting,
 };
@@ -176,10 +176,17 @@ impl Client {
 
     pub(super) async fn ask(&self, ask: &Ask) -> Answer {
         ask.check().expect("the kit asks for valid things");
-        match self.backend.acquire(ask).await.expect("an acquire is answered") {
+        let answer = self.backend.acquire(ask).await.expect("an acquire is answered");
+        self.settled().await;
+        match answer {
             // Whoever is outvoted releases what some nodes may have granted.
             Answer::Outvoted(why) => {
-                self.release(ask).await;
+                let claim = ask.claim.clone();
+                let target = match ask.attempt {
+                    Some(attempt) => Target::Attempt { claim, attempt },
+                    None => Target::Claim(claim),
+                };
+                self.release_target(&target, How::default()).await;
                 *why
             }
             answer => answer,
@@ -217,7 +224,15 @@ impl Client {
         batch: &[Renewal],
     ) -> Vec<(usize, Result<Standing, Fault>)> {
         let answers = self.backend.renew(batch).collect();
-        timeout(DELIVERY_MAX, answers).await.expect("the answers to a batch come to an end")
+        let answers = timeout(DELIVERY_MAX, answers).await;
+        self.settled().await;
+        answers.expect("the answers to a batch come to an end")
+    }
+
+    /// Waits for what a call left in flight: a store of several nodes answers before its last node
+    /// does, and the next step of a promise must not overtake that node.
+    async fn settled(&self) {
+        self.backend.drain().await.expect("what a call left in flight comes to an end");
     }
 
     pub(super) async fn release(&self, ask: &Ask) -> Outcome {
@@ -233,8 +248,10 @@ impl Client {
         self.release_target(&Target::Fence { key: key.clone(), fence }, How::default()).await
     }
 
-    async fn release_target(&self, target: &Target, how: How) -> Outcome {
-        self.backend.release(target, how).await.expect("a release is answered")
+    pub(super) async fn release_target(&self, target: &Target, how: How) -> Outcome {
+        let outcome = self.backend.release(target, how).await.expect("a release is answered");
+        self.settled().await;
+        outcome
     }
 
     pub(super) async fn inspect(&self, key: &Key) -> Snapshot {
@@ -244,30 +261,6 @@ impl Client {
     /// Starts to listen; what was pushed before is not heard.
     pub(super) fn listen(&self) -> Ears {
         Ears(self.backend.pushes())
-    }
-
-    /// Lends an ear for as long as it is kept.
-    pub(super) fn lend(&self) -> Arc<Lent> {
-        let lent = Arc::new(Lent::default());
-        let ear: Weak<dyn Ear> = Arc::downgrade(&lent) as _;
-        self.backend.lend(ear);
-        lent
-    }
-}
-
-/// What a lent ear has heard.
-#[derive(Debug, Default)]
-pub(super) struct Lent(Mutex<Vec<Push>>);
-
-impl Lent {
-    pub(super) fn heard(&self) -> Vec<Push> {
-        self.0.lock().expect("no promise panics here").clone()
-    }
-}
-
-impl Ear for Lent {
-    fn hear(&self, push: Push) {
-        self.0.lock().expect("no promise panics here").push(push);
     }
 }
 

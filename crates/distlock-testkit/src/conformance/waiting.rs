@@ -1,6 +1,6 @@
 //! A place in the queue lives as long as its client is heard of, and a grant inherits that.
 
-use distlock_core::{Outcome, Renewal};
+use distlock_core::{Ask, Claim, Outcome, Renewal, Standing, Ticket};
 
 use super::Subject;
 use super::support::{
@@ -185,6 +185,84 @@ pub async fn a_grant_inherits_the_place(subject: &dyn Subject) {
     stage.outlive_short().await;
     granted(c.ask(&stage.mutex()).await);
     gone(b.beat(&y, ticket).await);
+}
+
+/// A waiter that asked to hold for less than its place lives is granted no more than that, also if
+/// another place of its client lives longer.
+pub async fn a_grant_never_outlasts_its_ttl(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b, c] = stage.clients().await;
+    let (x, y) = (stage.mutex(), stage.mutex().queued(LONG).lasting(SHORT));
+    granted(a.ask(&x).await);
+    b.queue(&y).await;
+    let last = stage.mutex().queued(LONG);
+    let ticket = b.queue(&last).await;
+    waiting(b.beat(&last, ticket).await);
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    let shown = c.inspect(&stage.key()).await.holders[0].expires_in;
+    assert!(shown.is_some_and(|left| left <= SHORT), "{shown:?}");
+    stage.outlive_short().await;
+    held(b.beat(&last, ticket).await);
+}
+
+/// Places of one client at many keys are kept by one batch, each answered for itself.
+pub async fn one_batch_carries_the_heartbeats_of_many_keys(subject: &dyn Subject) {
+    const KEYS: usize = 40;
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let at = |n: usize| {
+        let key = stage.named(&format!("/{n}"));
+        let on = |ask: Ask| Ask { claim: Claim::new(key.clone(), ask.claim.id), ..ask };
+        [on(stage.mutex()), on(stage.mutex().queued(SHORT))]
+    };
+    let mut waiters = Vec::new();
+    for n in 0..KEYS {
+        let [holder, waiter] = at(n);
+        granted(a.ask(&holder).await);
+        let ticket = b.queue(&waiter).await;
+        waiters.push((holder, waiter, ticket));
+    }
+    let beats = |waiters: &[(Ask, Ask, Ticket)]| -> Vec<_> {
+        let beat = |(_, ask, ticket): &(Ask, Ask, Ticket)| {
+            Renewal::place(ask.claim.clone(), SHORT, *ticket)
+        };
+        waiters.iter().map(beat).collect()
+    };
+    for _ in 0..3 {
+        stage.pass(SHORT / 2).await;
+        let answers = b.renewals(&beats(&waiters)).await;
+        assert_eq!(answers.len(), KEYS);
+        for (index, standing) in answers {
+            let ticket = waiting(standing.expect("a heartbeat is answered")).ticket;
+            assert_eq!(ticket, waiters[index].2, "the place at key {index}");
+        }
+    }
+    assert_eq!(a.release(&waiters[7].0).await, Outcome::WasHeld);
+    for (index, standing) in b.renewals(&beats(&waiters)).await {
+        match standing.expect("a heartbeat is answered") {
+            Standing::Held { .. } => assert_eq!(index, 7),
+            other => assert_ne!(index, 7, "{other:?}"),
+        }
+    }
+}
+
+/// The identity of a claim is its key and its id: one id may wait at two keys.
+pub async fn one_id_waits_at_two_keys(subject: &dyn Subject) {
+    let stage = Stage::new(subject);
+    let [a, b] = stage.clients().await;
+    let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
+    let elsewhere =
+        |ask: &Ask| Ask { claim: Claim::new(stage.named("/other"), ask.claim.id), ..ask.clone() };
+    granted(a.ask(&x).await);
+    granted(a.ask(&elsewhere(&x)).await);
+    let here = b.queue(&y).await;
+    let there = b.queue(&elsewhere(&y)).await;
+    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    held(b.beat(&y, here).await);
+    waiting(b.beat(&elsewhere(&y), there).await);
+    assert_eq!(b.release(&y).await, Outcome::WasHeld);
+    waiting(b.beat(&elsewhere(&y), there).await);
+    assert_eq!(b.release(&elsewhere(&y)).await, Outcome::WasWaiting);
 }
 
 /// The renewal of a granted waiter gives it the whole ttl.

@@ -82,7 +82,10 @@ impl<'a> Episode<'a> {
                 self.known.push(Known { ask: *ask, client, floor, ticket: None });
                 self.acquire(client, self.known.len() - 1, report).await;
             }
-            Op::Again { client, claim } => self.acquire(client, claim, report).await,
+            Op::Again { client, claim, attempt } => {
+                self.known[claim].ask.attempt = attempt;
+                self.acquire(client, claim, report).await;
+            }
             Op::Renew { client, batch, span, weight, raise, beats } => {
                 let floor = raise.then(|| self.numbers.last());
                 let of = |side: fn((u64, u64)) -> u64| {
@@ -100,8 +103,12 @@ impl<'a> Episode<'a> {
             Op::Burst { clients, asks } => self.burst(clients, asks, report).await,
             Op::Crowd { asks, lifetime } => self.crowd(asks, lifetime, pass, report).await,
             Op::Swap { asks, swaps } => self.swap(asks, swaps, report).await,
-            Op::Release { client, claim, how } => {
-                let target = Target::Claim(self.known[claim].ask.claim.clone());
+            Op::Release { client, claim, attempt, how } => {
+                let claim = self.known[claim].ask.claim.clone();
+                let target = match attempt {
+                    Some(attempt) => Target::Attempt { claim, attempt },
+                    None => Target::Claim(claim),
+                };
                 self.release(client, &target, &target, how, report).await;
             }
             Op::Break { client, nth, how } => self.break_hold(client, nth, how, report).await,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use distlock_core::{
-    Ask, CAPACITY_MAX, Capabilities, Claim, ClaimId, How, Key, Label, Order, ReentryId, Renewal,
-    TTL_MAX, Wait,
+    Ask, AttemptId, CAPACITY_MAX, Capabilities, Claim, ClaimId, How, Key, Label, Order, ReentryId,
+    Renewal, TTL_MAX, Wait,
 };
 
 use crate::Rng;
@@ -40,6 +40,7 @@ pub(super) enum Op {
     Again {
         client: usize,
         claim: usize,
+        attempt: Option<AttemptId>,
     },
     Renew {
         client: usize,
@@ -53,6 +54,8 @@ pub(super) enum Op {
     Release {
         client: usize,
         claim: usize,
+        /// Only this attempt for the claim.
+        attempt: Option<AttemptId>,
         how: How,
     },
     /// Breaks the hold of this index among those that hold, or one that does not exist.
@@ -115,12 +118,16 @@ impl Planner {
             0..32 => self.new_claim(client),
             32..40 => {
                 let claim = self.recent(known);
-                Op::Again { client: self.usual_client(known, claim), claim }
+                let attempt = known[claim].ask.attempt.map(|first| self.attempt(first));
+                Op::Again { client: self.usual_client(known, claim), claim, attempt }
             }
             40..62 => self.renewal(known),
             62..80 => {
                 let claim = self.recent(known);
-                Op::Release { client: self.usual_client(known, claim), claim, how: self.how() }
+                let attempt = known[claim].ask.attempt.map(|first| self.attempt(first));
+                let attempt = attempt.filter(|_| self.rng.chance(0.8));
+                let client = self.usual_client(known, claim);
+                Op::Release { client, claim, attempt, how: self.how() }
             }
             80..84 => {
                 let nth = self.rng.chance(0.8).then(|| self.rng.next_u64());
@@ -165,12 +172,21 @@ impl Planner {
         if self.rng.chance(0.2) {
             ask.reason = Some(label("reason", "because"));
         }
+        if self.rng.chance(0.3) {
+            ask.attempt = Some(AttemptId::from_bytes([0xa0; 16]));
+        }
         self.shape(&mut ask);
         if self.rng.chance(0.7) {
             let waiters_max = if self.rng.chance(0.15) { 2 } else { 1_000 };
             ask.wait = Some(Wait { place: self.span(), waiters_max });
         }
         ask
+    }
+
+    /// The attempt that was made first, or one of more than a claim remembers.
+    fn attempt(&mut self, first: AttemptId) -> AttemptId {
+        let other = u8::try_from(self.rng.below(10)).unwrap_or(0);
+        if self.rng.chance(0.3) { first } else { AttemptId::from_bytes([0xa0 + other; 16]) }
     }
 
     /// Draws the kind of lock. An order of readers and writers mostly gets such.
@@ -266,6 +282,7 @@ impl Planner {
             let mut ask = self.possible_ask();
             if plain {
                 (ask.capacity, ask.weight, ask.group, ask.reentry) = (1, 1, None, None);
+                ask.attempt = None;
             }
             // A store may rely on ids to be random.
             let id = u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64());
@@ -288,6 +305,7 @@ impl Planner {
             let mut ask = self.possible_ask();
             if plain {
                 (ask.capacity, ask.weight, ask.group, ask.reentry) = (1, 1, None, None);
+                ask.attempt = None;
             }
             (ask.claim.key, ask.order, ask.ttl) = (key.clone(), self.order, BURST_SPAN);
             let waiters_max = if self.rng.chance(0.9) { 1_000 } else { 2 };

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::certificates::{Certificates, ClientCertificates};
 use super::redis::{RedisServer, free_port};
 
 /// How long a cluster may take to agree.
@@ -12,6 +13,11 @@ const MEET_EVERY: Duration = Duration::from_secs(3);
 
 /// The first and last slot of each primary.
 const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
+
+/// What makes a server a node, but for the port on which it talks to the others.
+const NODE: &str = "--cluster-enabled yes --cluster-node-timeout 1000 \
+                    --repl-diskless-sync-delay 0 --cluster-replica-validity-factor 0 \
+                    --cluster-port";
 
 /// Three primaries that share all slots, on free ports of the loopback interface.
 #[derive(Debug)]
@@ -30,6 +36,15 @@ impl RedisCluster {
         Self::joined()
     }
 
+    /// Starts three primaries whose clients and nodes speak TLS, and waits until they agree.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub fn start_tls(certificates: &Certificates, clients: ClientCertificates) -> Self {
+        Self::joined_of(|| tls_node(certificates, clients))
+    }
+
     /// Starts three primaries with a replica each and waits until they agree.
     ///
     /// # Panics
@@ -44,6 +59,10 @@ impl RedisCluster {
     }
 
     fn joined() -> Self {
+        Self::joined_of(node)
+    }
+
+    fn joined_of(node: impl Fn() -> (RedisServer, u16)) -> Self {
         let (primaries, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
         for (primary, (first, last)) in primaries.iter().zip(SLOTS) {
             let (first, last) = (first.to_string(), last.to_string());
@@ -106,6 +125,13 @@ impl RedisCluster {
         format!("redis-cluster://{}", hosts.join(","))
     }
 
+    /// The URL of a cluster with TLS, without options.
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<_> =
+            self.primaries.iter().map(|node| format!("127.0.0.1:{}", node.tls_port())).collect();
+        format!("rediss-cluster://{}", hosts.join(","))
+    }
+
     /// Lets time pass for all locks, by making everything on all nodes older.
     ///
     /// # Panics
@@ -137,7 +163,7 @@ impl Meeting {
         }
         self.0 = Some(Instant::now());
         for (other, bus) in others {
-            let (port, bus) = (other.port().to_string(), bus.to_string());
+            let (port, bus) = (other.announced_port().to_string(), bus.to_string());
             one.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
         }
     }
@@ -145,13 +171,26 @@ impl Meeting {
 
 /// A node and the port on which it talks to the others.
 fn node() -> (RedisServer, u16) {
+    started_on_some_port(|bus| {
+        let args = NODE.split_whitespace().map(str::to_owned).chain([bus.to_string()]);
+        RedisServer::try_start(args.collect())
+    })
+}
+
+/// The same with TLS.
+fn tls_node(certificates: &Certificates, clients: ClientCertificates) -> (RedisServer, u16) {
+    started_on_some_port(|bus| {
+        let bus = bus.to_string();
+        let args = "--tls-cluster yes".split_whitespace().chain(NODE.split_whitespace());
+        let args: Vec<_> = args.chain([&*bus]).collect();
+        RedisServer::try_start_tls(certificates, clients, &args)
+    })
+}
+
+fn started_on_some_port(start: impl Fn(u16) -> Option<RedisServer>) -> (RedisServer, u16) {
     let start = || {
         let bus = free_port();
-        let fixed = "--cluster-enabled yes --cluster-node-timeout 1000 \
-                     --repl-diskless-sync-delay 0 --cluster-replica-validity-factor 0 \
-                     --cluster-port";
-        let args = fixed.split_whitespace().map(str::to_owned).chain([bus.to_string()]);
-        Some((RedisServer::try_start(args.collect())?, bus))
+        Some((start(bus)?, bus))
     };
     let tries = std::iter::repeat_with(start).take(5);
     tries.flatten().next().expect("a node starts on some ports")

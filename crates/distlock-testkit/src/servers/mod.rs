@@ -1,11 +1,13 @@
 //! Real servers for tests: started on free ports of this machine, ended by their own handle.
 
+mod certificates;
 mod cluster;
 mod folder;
 mod proxy;
 mod redis;
 mod sentinel;
 
+pub use certificates::{Certificates, ClientCertificates};
 pub use cluster::RedisCluster;
 pub use folder::TempFolder;
 pub use proxy::{Flow, Proxy};

@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::certificates::{Certificates, ClientCertificates};
 use crate::Rng;
 
 /// How long a server may take to start.
@@ -14,6 +15,9 @@ const START_MAX: Duration = Duration::from_secs(20);
 
 /// How many ports are tried.
 const STARTS_MAX: usize = 5;
+
+/// The argument before the port for TLS.
+const TLS_PORT: &str = "--tls-port";
 
 const PASS: &str = include_str!("lua/pass.lua");
 
@@ -24,12 +28,43 @@ pub struct RedisServerOptions {
     pub args: Vec<String>,
 }
 
-/// A redis-server on a free port of the loopback interface, without persistence unless asked for.
-/// It dies with this value, and its folder with it.
+/// Which server the tests start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerProgram {
+    Redis,
+    Valkey,
+}
+
+impl ServerProgram {
+    /// Redis, or what the environment variable `DISTLOCK_TEST_SERVER` names: `make test` runs the
+    /// tests of the Redis driver a second time on Valkey.
+    pub(super) fn chosen() -> Self {
+        match std::env::var("DISTLOCK_TEST_SERVER").as_deref() {
+            Err(_) | Ok("redis") => Self::Redis,
+            Ok("valkey") => Self::Valkey,
+            Ok(other) => panic!("DISTLOCK_TEST_SERVER is redis or valkey, not {other:?}"),
+        }
+    }
+
+    /// The program: that of `make setup` if there is one, else that on the PATH.
+    pub(super) fn path(self) -> PathBuf {
+        match self {
+            Self::Redis => PathBuf::from("redis-server"),
+            Self::Valkey => {
+                let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+                let installed = root.join("target/valkey/bin/valkey-server");
+                if installed.exists() { installed } else { PathBuf::from("valkey-server") }
+            }
+        }
+    }
+}
+
+/// A redis-server, or a valkey-server, on a free port of the loopback interface, without
+/// persistence unless asked for. It dies with this value, and its folder with it.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Option<Child>,
-    program: &'static str,
+    program: ServerProgram,
     port: u16,
     folder: PathBuf,
     args: Vec<String>,
@@ -56,25 +91,46 @@ impl RedisServer {
         tries.take(STARTS_MAX).flatten().next().expect("redis-server starts on some port")
     }
 
-    /// Starts a valkey-server; none if there is none on the PATH.
+    /// Starts a valkey-server, whatever the other tests run on.
     ///
     /// # Panics
     ///
-    /// If there is one and it does not start.
-    pub fn valkey() -> Option<Self> {
-        const PROGRAM: &str = "valkey-server";
-        let version = Command::new(PROGRAM).arg("--version").stdout(Stdio::null()).status();
-        version.ok().filter(std::process::ExitStatus::success)?;
-        let tries = std::iter::repeat_with(|| Self::try_run(PROGRAM, Vec::new()));
-        Some(tries.take(STARTS_MAX).flatten().next().expect("valkey-server starts on some port"))
+    /// If there is none, or it does not start.
+    pub fn valkey() -> Self {
+        let tries = std::iter::repeat_with(|| Self::try_run(ServerProgram::Valkey, Vec::new()));
+        tries.take(STARTS_MAX).flatten().next().expect("valkey-server starts on some port")
     }
 
-    /// Starts a server; none if it ended at once, as it does if somebody else took its port.
+    /// Starts a redis-server that takes TLS connections on a second port, whatever the other tests
+    /// run on: not every build of Valkey has TLS.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_tls(certificates: &Certificates, clients: ClientCertificates) -> Self {
+        let start = || Self::try_start_tls(certificates, clients, &[]);
+        let tries = std::iter::repeat_with(start).take(STARTS_MAX);
+        tries.flatten().next().expect("redis-server starts with TLS on some ports")
+    }
+
+    pub(super) fn try_start_tls(
+        certificates: &Certificates,
+        clients: ClientCertificates,
+        more: &[&str],
+    ) -> Option<Self> {
+        let options = certificates.server_options(clients);
+        let options = options.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+        let port = [TLS_PORT.to_owned(), free_port().to_string()].into_iter();
+        let more = more.iter().map(|&arg| arg.to_owned());
+        Self::try_run(ServerProgram::Redis, port.chain(options).chain(more).collect())
+    }
+
+    /// Starts a server; none if it ended at once, as it does if another process took its port.
     pub(super) fn try_start(args: Vec<String>) -> Option<Self> {
-        Self::try_run("redis-server", args)
+        Self::try_run(ServerProgram::chosen(), args)
     }
 
-    fn try_run(program: &'static str, args: Vec<String>) -> Option<Self> {
+    fn try_run(program: ServerProgram, args: Vec<String>) -> Option<Self> {
         let (port, folder) = (free_port(), own_folder());
         let mut server = Self { child: None, program, port, folder, args };
         server.run().then_some(server)
@@ -83,6 +139,25 @@ impl RedisServer {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The port on which it takes TLS connections.
+    ///
+    /// # Panics
+    ///
+    /// If it was started without.
+    pub fn tls_port(&self) -> u16 {
+        self.find_tls_port().expect("it was started with TLS")
+    }
+
+    fn find_tls_port(&self) -> Option<u16> {
+        let mut after = self.args.iter().skip_while(|arg| *arg != TLS_PORT);
+        after.nth(1)?.parse().ok()
+    }
+
+    /// The port that other servers know it by.
+    pub(super) fn announced_port(&self) -> u16 {
+        self.find_tls_port().unwrap_or(self.port)
     }
 
     /// The URL it answers under.
@@ -148,7 +223,7 @@ impl RedisServer {
 
     /// Runs the server and waits until it answers. False if it ended instead.
     fn run(&mut self) -> bool {
-        let child = Command::new(self.program)
+        let child = Command::new(self.program.path())
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
             .arg("--dir")
@@ -158,13 +233,15 @@ impl RedisServer {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("redis-server is on the PATH: `make setup` installs it");
+            .unwrap_or_else(|error| {
+                panic!("{:?}: {error}: `make setup` installs it", self.program)
+            });
         let child = self.child.insert(child);
         let started = Instant::now();
         // Somebody else's server may answer on the port while ours gives up: only ours will do.
         let ours = format!("process_id:{}\r\n", child.id());
         while !command(self.port, &["INFO", "server"]).is_ok_and(|reply| reply.contains(&ours)) {
-            assert!(started.elapsed() < START_MAX, "{} does not start", self.program);
+            assert!(started.elapsed() < START_MAX, "{:?} does not start", self.program);
             if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return false;
             }

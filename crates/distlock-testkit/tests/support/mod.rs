@@ -3,13 +3,12 @@
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Ear, Fault, Health, How,
-    Key, Label, Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
-    Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Fault, Health, How, Key,
+    Label, Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -73,6 +72,10 @@ impl Store {
 impl Backend for Store {
     fn capabilities(&self) -> Capabilities {
         Capabilities::ALL
+    }
+
+    fn location(&self) -> &str {
+        "a store of the tests"
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
@@ -149,8 +152,6 @@ impl Backend for Store {
             receiver.recv().await.ok().map(|push| (push, receiver))
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// A claim on `key` whose id is a number.

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{Notice, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, Ear, Entry,
-    EntryId, Fault, Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push,
-    Renewal, Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, Entry, EntryId,
+    Fault, Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push, Renewal,
+    Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -205,6 +205,10 @@ impl Backend for Memory {
         capabilities
     }
 
+    fn location(&self) -> &str {
+        "memory:"
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move { Ok(self.ask(ask)) })
     }
@@ -293,8 +297,6 @@ impl Backend for Memory {
             }
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 impl Journal for Memory {

@@ -1,6 +1,6 @@
 //! The journal of the memory store: a ring that forgets its oldest entries.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use distlock_core::{
@@ -13,6 +13,9 @@ pub(super) struct Ring {
     entries: VecDeque<Line>,
     /// How many were dropped; the first entry that is kept has the number after it.
     dropped: u64,
+    /// The numbers of the entries of each key, oldest first: the past of a key is read without a
+    /// look at the others.
+    by_key: HashMap<Key, VecDeque<u64>>,
 }
 
 #[derive(Debug)]
@@ -24,18 +27,29 @@ struct Line {
 
 impl Ring {
     pub(super) fn append(&mut self, notes: &[(Note, Duration)], retention: Retention, now_ms: u64) {
-        self.entries.extend(notes.iter().map(|(note, age)| Line {
-            written_ms: now_ms,
-            at_ms: now_ms.saturating_sub(millis(*age)),
-            note: note.clone(),
-        }));
+        for (note, age) in notes {
+            let at_ms = now_ms.saturating_sub(millis(*age));
+            self.entries.push_back(Line { written_ms: now_ms, at_ms, note: note.clone() });
+            let number = self.newest();
+            self.by_key.entry(note.key.clone()).or_default().push_back(number);
+        }
         let too_old = now_ms.saturating_sub(millis(retention.age));
         let kept = usize::try_from(retention.entries).unwrap_or(usize::MAX);
         while self.entries.len() > kept
             || self.entries.front().is_some_and(|line| line.written_ms < too_old)
         {
-            self.entries.pop_front();
-            self.dropped += 1;
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(line) = self.entries.pop_front() else { return };
+        self.dropped += 1;
+        if let Some(numbers) = self.by_key.get_mut(&line.note.key) {
+            numbers.pop_front();
+            if numbers.is_empty() {
+                self.by_key.remove(&line.note.key);
+            }
         }
     }
 
@@ -49,9 +63,12 @@ impl Ring {
     }
 
     pub(super) fn past(&self, key: &Key, limit: usize) -> Vec<Entry> {
-        let lines = self.entries.iter().rev().zip((1..=self.newest()).rev());
-        let mine = lines.filter(|(line, _)| line.note.key == *key);
-        mine.take(limit.min(JOURNAL_PAGE_MAX)).map(entry).collect()
+        let numbers = self.by_key.get(key).into_iter().flatten().rev().copied();
+        let lines = numbers.filter_map(|number| {
+            let at = usize::try_from(number - self.dropped - 1).ok()?;
+            Some((self.entries.get(at)?, number))
+        });
+        lines.take(limit.min(JOURNAL_PAGE_MAX)).map(entry).collect()
     }
 
     pub(super) fn last(&self) -> Option<EntryId> {

@@ -5,23 +5,25 @@
 //! under the same claim, so that a lost reply costs nothing but time. There is one exit for every
 //! end, and one clean-up, [`Armed`], for every exit.
 
+mod waiting;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum, Renewal, Ticket,
-    Waiting as Standing,
+    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum,
+    Renewal, Target, Ticket,
 };
 use tracing::Instrument;
 
 use super::Grant;
 use super::armed::Armed;
-use super::pacing::{Pacing, fault_pause, random};
-use super::renew::release;
+use super::pacing::{fault_pause, random};
+use super::renew::{located, release};
 use super::request::{Limit, Request};
-use crate::keeper::{Keeper, LastFault, RELEASE_MAX, Verdict};
-use crate::observe::{Acquisition, Event};
+use crate::keeper::{Keeper, LastFault, RELEASE_MAX, needs_runtime};
+use crate::observe::Acquisition;
 use crate::options::{Settings, Waiting};
 use crate::sync::lock;
 use crate::{Error, Reason};
@@ -29,8 +31,8 @@ use crate::{Error, Reason};
 /// After so many grants that were over before their answer came, the ttl is too short to go on.
 const STILLBORN_MAX: u32 = 3;
 
-/// A pushed grant with less time left than this is extended before it is handed out.
-const MIN_USEFUL: Duration = Duration::from_millis(5);
+/// How long a wait that ran out goes on for the release of its place.
+const CLEANUP_MAX: Duration = Duration::from_millis(100);
 
 /// A grant with less time left than this is over before anybody can use it.
 const MIN_LEFT: Duration = Duration::from_millis(1);
@@ -49,7 +51,8 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     if request.settings.replicas > 0 && !keeper.backend.capabilities().durability {
         return Err(Error::Unsupported { what: "durability" });
     }
-    // Deadlines and renewals need a runtime; without one nothing is sent.
+    // Without a runtime nothing is sent.
+    needs_runtime()?;
     let started = keeper.start()?;
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
@@ -72,7 +75,7 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     };
     let result = match result {
         Ok(granted) => attempts.granted(granted),
-        Err(error) => Err(attempts.failed(error)),
+        Err(error) => Err(attempts.failed(error).await),
     };
     seen.ended(&result);
     result
@@ -120,11 +123,14 @@ impl<'a> Attempts<'a> {
         last_fault: LastFault,
     ) -> Self {
         let Request { mut ask, limit, settings, fixed_id, full_ttl, keep_place_after } = request;
-        let queues = matches!(settings.waiting, Waiting::Queue)
+        // A writer takes a place even if it polls: readers must not overtake it because of how it
+        // waits. Its attempts keep the place alive.
+        let is_writer = ask.is_exclusive() && ask.capacity == CAPACITY_MAX;
+        let queues = (matches!(settings.waiting, Waiting::Queue) || is_writer)
             && keeper.backend.capabilities().queue
             && limit != Limit::Once;
         ask.wait = queues.then_some(settings.wait);
-        let armed = Armed::new(keeper, ask.claim.clone(), ask.ttl, fixed_id);
+        let armed = Armed::new(keeper, ask.claim.clone(), ask.attempt, ask.ttl);
         Self {
             keeper,
             seen,
@@ -193,6 +199,11 @@ impl<'a> Attempts<'a> {
             }
             Ok(Answer::Dead) => self.came_to_nothing(Error::NotHeld { key: self.key() })?,
             Ok(Answer::Conflict) => return Err(Error::Conflict { key: self.key() }),
+            Ok(Answer::Spent) => {
+                let why = "the store has used up its fences: they end at 2^53 - 1";
+                let fault = Fault::permanent("acquire", why);
+                return Err(Error::Backend(self.located(fault)));
+            }
             Ok(Answer::Full) => return Err(Error::TooManyWaiters { key: self.key() }),
             Ok(_) => return Err(Error::Unsupported { what: "this answer of the backend" }),
             Err(fault) => self.fault(fault, None).await?,
@@ -236,6 +247,7 @@ impl<'a> Attempts<'a> {
         }
         let grant = Grant {
             claim: self.ask.claim,
+            attempt: self.ask.attempt,
             fence: granted.fence,
             at: granted.at,
             until: granted.until,
@@ -253,7 +265,16 @@ impl<'a> Attempts<'a> {
     }
 
     /// Gives up for good. A caller who knows the id can ask again under it, or release it.
-    fn failed(self, error: Error) -> Error {
+    ///
+    /// A wait that ran out has given up its place when it returns, unless the store is slow to say
+    /// so: the next attempt of another caller must not be refused because of it.
+    async fn failed(mut self, error: Error) -> Error {
+        let ran_out = matches!(error, Error::Timeout { .. } | Error::RetriesExhausted { .. });
+        if ran_out && !self.place_kept {
+            self.armed.give_up();
+            self.keeper.until_left(&self.armed.leaving(), CLEANUP_MAX).await;
+            return error;
+        }
         let in_doubt = matches!(error, Error::Backend(_) | Error::NoQuorum { .. });
         if self.place_kept || self.fixed_id && in_doubt {
             self.armed.disarm();
@@ -262,12 +283,6 @@ impl<'a> Attempts<'a> {
             self.keeper.stop_waiting(&self.ask.claim);
         }
         error
-    }
-
-    /// A grant to a waiter is good for what was left of its place. It is extended to the full ttl
-    /// a little later, so that holds shorter than that never pay for it.
-    fn soon_after_a_push(&self, at: Moment, until: Moment) -> Moment {
-        at.after((self.settings.wait.place / 4).min(until.since(at) / 2))
     }
 
     /// An answer that is of no use: a grant that is over already, or a claim id that is dead. Tries
@@ -287,10 +302,15 @@ impl<'a> Attempts<'a> {
         if self.limit == Limit::Once {
             return Ok(()); // The clean-up does it.
         }
-        if self.fixed_id && self.keeper.is_only_call(&self.ask.claim) {
-            // Whatever is left is released again at the end.
-            let (backend, claim) = (&*self.keeper.backend, self.ask.claim.clone());
-            let _ = release(backend, claim, How::default(), RELEASE_MAX).await;
+        if let Some(attempt) = self.ask.attempt {
+            let target = Target::Attempt { claim: self.ask.claim.clone(), attempt };
+            let released =
+                release(&*self.keeper.backend, &target, How::default(), RELEASE_MAX).await;
+            // Another attempt, so that a release which is still on its way cannot meet the next
+            // ask.
+            let next = AttemptId::random().map_err(Error::from_fault)?;
+            self.ask.attempt = Some(next);
+            self.armed.attempt_again(next, released.is_ok());
         }
         self.start_over()
     }
@@ -306,98 +326,13 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
-    /// Held by others. Waits for a turn in the queue and says what came of it; without a queue,
-    /// pauses.
-    async fn busy(&mut self, busy: Busy, sent_at: Moment) -> Result<Option<Granted>, Error> {
-        if self.limit == Limit::Once {
-            let Busy { retry_after, holder, ahead, .. } = busy;
-            let holder = holder.map(Box::new);
-            return Err(Error::Held { key: self.key(), retry_after, holder, ahead });
-        }
-        self.seen.queued(busy.ticket, busy.ahead);
-        let Some(ticket) = busy.ticket else {
-            self.pause(busy.retry_after).await?;
-            return Ok(None);
-        };
-        let Busy { ahead, retry_after, .. } = busy;
-        self.wait_for_turn(Standing { ticket, ahead, retry_after }, sent_at).await
-    }
-
-    async fn wait_for_turn(
-        &mut self,
-        standing: Standing,
-        sent_at: Moment,
-    ) -> Result<Option<Granted>, Error> {
-        // A call with a deadline rides out any silence until then.
-        let patience = match self.limit {
-            Limit::Forever => self.settings.patience,
-            Limit::Once | Limit::For(_) => Duration::MAX,
-        };
-        let (claim, last_fault) = (self.ask.claim.clone(), Arc::clone(&self.last_fault));
-        let verdict =
-            self.keeper.wait(claim, standing, sent_at, &self.settings, last_fault, patience)?;
-        let verdict = tokio::select! {
-            biased;
-            verdict = verdict => verdict.unwrap_or(Verdict::Closed),
-            () = self.place_is_enough() => {
-                self.place_kept = true;
-                let waited = self.keeper.clock.now().since(self.started);
-                return Err(Error::Timeout { key: self.key(), waited, source: None });
-            }
-        };
-        self.seen.heard(&verdict);
-        let at = self.keeper.clock.now();
-        match verdict {
-            // With little time left, or if nobody is going to renew it, asking again under the same
-            // claim extends the grant to the full ttl.
-            Verdict::Granted { until, .. } if self.full_ttl || until <= at.after(MIN_USEFUL) => {
-                Ok(None)
-            }
-            Verdict::Granted { fence, until, .. } => {
-                let (renew_at, ticket) = (self.soon_after_a_push(at, until), Some(standing.ticket));
-                Ok(Some(Granted { fence, at, until, renew_at, ticket, replicas: 0 }))
-            }
-            Verdict::Gone => {
-                let key = self.key();
-                tracing::warn!(%key, "place in the queue lost, queueing again");
-                self.keeper.observer.place_lost();
-                self.keeper.observer.emit(|| Event::PlaceLost { key });
-                self.start_over()?;
-                Ok(None)
-            }
-            Verdict::Failed(fault) => Err(Error::from_fault(fault)),
-            Verdict::Closed => Err(Error::Closed),
-        }
-    }
-
-    /// Ends when a call that keeps its place has waited long enough.
-    async fn place_is_enough(&self) {
-        match self.keep_place_after {
-            Some(max_wait) => {
-                let waited = self.keeper.clock.now().since(self.started);
-                tokio::time::sleep(max_wait.saturating_sub(waited)).await;
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Pauses before the next attempt, no longer than until the holder's lease can end.
-    async fn pause(&mut self, retry_after: Option<Duration>) -> Result<(), Error> {
-        self.retries += 1;
-        let random = random(self.ask.claim.id, self.retries);
-        let pause = match &self.settings.waiting {
-            Waiting::Poll(pacing) => pacing.next(self.retries, random),
-            Waiting::Queue => Pacing::default().next(self.retries, random),
-        };
-        let Some(pause) = pause else {
-            return Err(Error::RetriesExhausted { key: self.key(), attempts: self.attempts });
-        };
-        let lease_ends = retry_after.unwrap_or(Duration::MAX).max(Duration::from_millis(1));
-        self.sleep(pause.min(lease_ends)).await
+    fn located(&self, fault: Fault) -> Fault {
+        located(&*self.keeper.backend, &self.ask.claim.key, fault)
     }
 
     /// Nobody can tell what happened. Tries again if that can help and there is time for it.
     async fn fault(&mut self, fault: Fault, pause: Option<Duration>) -> Result<(), Error> {
+        let fault = self.located(fault);
         let now = self.keeper.clock.now();
         let since = *self.faulty_since.get_or_insert(now);
         *lock(&self.last_fault) = Some(fault.clone());

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Answer, Claim, Fault};
+use distlock_core::{Answer, AttemptId, Claim, Fault};
 
-use crate::keeper::{Asking, Ending, Keeper};
+use crate::keeper::{Asking, Keeper};
 
 /// Releases a claim unless it is disarmed.
 ///
@@ -18,8 +18,9 @@ pub(super) struct Armed {
     _asking: Asking,
     claim: Claim,
     lease: Duration,
-    /// The id is the caller's, who may have other calls under way under it.
-    shared: bool,
+    /// The id is the caller's, who may have other calls under way under it: only what this call got
+    /// is given up.
+    attempt: Option<AttemptId>,
     /// Something may be at the store.
     out: bool,
     /// The last ask has not been answered yet.
@@ -29,17 +30,19 @@ pub(super) struct Armed {
 }
 
 impl Armed {
-    pub(super) fn new(keeper: &Arc<Keeper>, claim: Claim, lease: Duration, shared: bool) -> Self {
+    pub(super) fn new(
+        keeper: &Arc<Keeper>,
+        claim: Claim,
+        attempt: Option<AttemptId>,
+        lease: Duration,
+    ) -> Self {
         let asking = Asking::new(keeper);
-        if shared {
-            keeper.call_begins(&claim);
-        }
         Self {
             keeper: Arc::clone(keeper),
             _asking: asking,
             claim,
             lease,
-            shared,
+            attempt,
             out: false,
             unanswered: false,
             doubtful: false,
@@ -81,25 +84,43 @@ impl Armed {
         self.doubtful = false;
     }
 
-    /// The claim belongs to somebody else: to the grant, or to a caller who is left in doubt.
+    /// Goes on with the same claim in another attempt. The one before was released, or is given up.
+    pub(super) fn attempt_again(&mut self, attempt: AttemptId, released: bool) {
+        self.out &= !released;
+        self.give_up();
+        self.attempt = Some(attempt);
+        self.doubtful = false;
+    }
+
+    /// The claim belongs to the grant, or to a caller who is left in doubt.
     pub(super) fn disarm(mut self) {
         self.out = false;
-        if std::mem::take(&mut self.shared) {
-            self.keeper.call_ends(&self.claim, Ending::Taken);
+    }
+
+    /// Under which claim the keeper releases what this call got.
+    pub(super) fn leaving(&self) -> Claim {
+        match self.attempt {
+            Some(attempt) => Keeper::attempt_of(&self.claim, attempt),
+            None => self.claim.clone(),
         }
     }
 
-    fn give_up(&mut self) {
+    /// Releases what may be at the store.
+    pub(super) fn give_up(&mut self) {
         let out = std::mem::take(&mut self.out);
-        let ending = if out { Ending::Out } else { Ending::Clean };
-        let give_up = match std::mem::take(&mut self.shared) {
-            true => self.keeper.call_ends(&self.claim, ending),
-            false => out,
-        };
-        if give_up {
-            let doubtful = self.doubtful || self.unanswered;
-            let now = self.keeper.clock.now();
-            self.keeper.leave(self.claim.clone(), self.lease, now, doubtful);
+        let doubtful = self.doubtful || self.unanswered;
+        match self.attempt {
+            Some(attempt) => {
+                self.keeper.stop_waiting(&self.claim);
+                if out {
+                    self.keeper.leave_attempt(&self.claim, attempt, self.lease, doubtful);
+                }
+            }
+            None if out => {
+                let now = self.keeper.clock.now();
+                self.keeper.leave(self.claim.clone(), self.lease, now, doubtful);
+            }
+            None => {}
         }
     }
 }

@@ -2,22 +2,26 @@
 
 mod acquire;
 mod armed;
+mod kept_place;
 pub(crate) mod pacing;
 mod renew;
 mod request;
 
 use std::time::Duration;
 
-use distlock_core::{Claim, Mode, Moment, Ticket, VisitId};
+use distlock_core::{AttemptId, Claim, Mode, Moment, Ticket, VisitId};
 
 pub(crate) use acquire::acquire;
-pub(crate) use renew::{release, renew};
+pub(crate) use kept_place::KeptPlace;
+pub(crate) use renew::{located, release, renew, silence};
 pub(crate) use request::{Limit, Request};
 
 /// A lock that was got, as plain data.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
     pub(crate) claim: Claim,
+    /// The call that got it, if the claim id is its caller's.
+    pub(crate) attempt: Option<AttemptId>,
     pub(crate) fence: u64,
     /// When it was known here.
     pub(crate) at: Moment,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock_core::{Backend, Claim, Fault, How, Outcome, Renewal, Standing, Target};
+use distlock_core::{Backend, Fault, How, Key, Outcome, Renewal, Standing, Target};
 use futures_util::StreamExt;
 
 /// Renews one claim; silence for longer than `patience` is a fault.
@@ -14,26 +14,38 @@ pub(crate) async fn renew(
     needs_runtime("renew")?;
     let batch = [renewal];
     let mut answers = backend.renew(&batch);
-    match tokio::time::timeout(patience, answers.next()).await {
+    let answer = match tokio::time::timeout(patience, answers.next()).await {
         Ok(Some((_, standing))) => standing,
         Ok(None) => Err(Fault::transient("renew", "the backend did not answer")),
-        Err(elapsed) => Err(Fault::transient("renew in time", elapsed)),
-    }
+        Err(_) => Err(silence("renew", patience)),
+    };
+    answer.map_err(|fault| located(backend, &batch[0].claim.key, fault))
 }
 
-/// Releases one claim; silence for longer than `patience` is a fault.
+/// Releases a claim or an attempt; silence for longer than `patience` is a fault.
 pub(crate) async fn release(
     backend: &dyn Backend,
-    claim: Claim,
+    target: &Target,
     how: How,
     patience: Duration,
 ) -> Result<Outcome, Fault> {
     needs_runtime("release")?;
-    let target = Target::Claim(claim);
-    match tokio::time::timeout(patience, backend.release(&target, how)).await {
+    let answer = match tokio::time::timeout(patience, backend.release(target, how)).await {
         Ok(outcome) => outcome,
-        Err(elapsed) => Err(Fault::transient("release in time", elapsed)),
-    }
+        Err(_) => Err(silence("release", patience)),
+    };
+    answer.map_err(|fault| located(backend, target.key(), fault))
+}
+
+/// The fault with the key and the store that it is about.
+pub(crate) fn located(backend: &dyn Backend, key: &Key, fault: Fault) -> Fault {
+    fault.at_key(key).at_store(backend.location())
+}
+
+/// No answer for so long.
+pub(crate) fn silence(action: &'static str, patience: Duration) -> Fault {
+    Fault::transient(action, format!("no answer within {patience:?}"))
+        .advise("check that the store runs and how busy it is")
 }
 
 /// Deadlines need a timer, and a timer needs a runtime.

@@ -1,37 +1,71 @@
 //! What the table learns: answers to what was sent, and pushes.
 
-use std::sync::Arc;
+use distlock_core::{Claim, ClaimId, Fault, Moment, Standing, Ticket};
 
-use distlock_core::{ClaimId, Fault, Moment, Standing, Ticket};
-
-use super::lease::Due;
-use super::plan::{Asked, Effect, Effects, Verdict};
+use super::lease::{Due, Risk};
+use super::plan::{Asked, Effects, Verdict};
 use super::table::{Entry, Kind, Table};
 use super::timers::Slot;
 use crate::Reason;
 use crate::observe::Wake;
-use crate::sync::lock;
 
 /// How many pushes are kept for claims whose first answer is still on its way.
 const EARLY_MAX: usize = 1024;
+
+/// A push for a claim that nothing is known of yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Early {
+    /// It was granted.
+    Granted { ticket: Ticket, fence: u64 },
+    /// The store is to be asked.
+    Check,
+}
 
 impl Table {
     /// A renewal or heartbeat of a claim, sent at `sent_at` from this slot, was answered.
     pub(super) fn answered(
         &mut self,
-        (id, slot): (&ClaimId, Slot),
+        (claim, slot): (&Claim, Slot),
         asked: Asked,
         sent_at: Moment,
         now: Moment,
         answer: Result<Standing, Fault>,
         effects: &mut Effects,
     ) {
-        let Some(slot) = self.slot_from(id, slot) else { return };
+        let Some(slot) = self.slot_from(claim, slot) else { return };
         match self.entries[slot].kind {
             Kind::Held { .. } => {
                 self.answered_holder(slot, asked, sent_at, now, &answer, effects);
             }
             Kind::Waiting(_) => self.answered_waiter(slot, sent_at, now, answer),
+            Kind::Leaving(_) => {}
+        }
+    }
+
+    /// A renewal or heartbeat of a claim was not answered in time. It may still be.
+    pub(super) fn is_slow(
+        &mut self,
+        (claim, slot): (&Claim, Slot),
+        sent_at: Moment,
+        now: Moment,
+        fault: &Fault,
+        effects: &mut Effects,
+    ) {
+        let Some(slot) = self.slot_from(claim, slot) else { return };
+        match &mut self.entries[slot].kind {
+            Kind::Held { hold, lease, .. } => {
+                let risk = lease.is_slow(sent_at);
+                if risk != Risk::Known {
+                    hold.set_failing(true);
+                }
+                effects.at_risk(hold, risk, fault);
+            }
+            Kind::Waiting(waiter) => {
+                waiter.note_fault(fault);
+                if waiter.is_out_of_patience(now) {
+                    self.tell(claim, &Verdict::Failed(fault.clone()));
+                }
+            }
             Kind::Leaving(_) => {}
         }
     }
@@ -74,11 +108,9 @@ impl Table {
             (Asked::Ttl, Ok(Standing::Waiting(_))) | (_, Ok(_)) => {
                 return self.lose(slot, Reason::Gone, effects);
             }
-            (Asked::Ttl, Err(_)) => {
+            (Asked::Ttl, Err(fault)) => {
                 hold.set_failing(true);
-                if lease.failed(now) {
-                    effects.push(Effect::AtRisk(Arc::clone(hold)));
-                }
+                effects.at_risk(hold, lease.failed(sent_at, now), fault);
             }
         }
         let until = hold.valid_until();
@@ -98,10 +130,10 @@ impl Table {
         now: Moment,
         answer: Result<Standing, Fault>,
     ) {
-        let Some(Entry { kind: Kind::Waiting(waiter), id, .. }) = self.entries.get_mut(slot) else {
-            return;
-        };
-        let (id, place) = (*id, &mut waiter.place);
+        let Some(entry) = self.entries.get_mut(slot) else { return };
+        let claim = entry.claim();
+        let Kind::Waiting(waiter) = &mut entry.kind else { return };
+        let place = &mut waiter.place;
         let verdict = match answer {
             Ok(Standing::Waiting(standing)) => {
                 if standing.ticket >= place.ticket {
@@ -109,7 +141,7 @@ impl Table {
                 } else {
                     place.failed(sent_at, now);
                 }
-                let next = place.next();
+                let next = Some(place.next());
                 return self.set_timer(slot, next);
             }
             Ok(Standing::Held { fence }) => {
@@ -118,82 +150,114 @@ impl Table {
             }
             Ok(_) => Verdict::Gone,
             Err(fault) => {
-                for (_, last_fault) in &waiter.calls {
-                    *lock(last_fault) = Some(fault.clone());
-                }
-                if fault.is_transient() && place.silent_for(now) < waiter.patience {
-                    place.failed(sent_at, now);
-                    let next = place.next();
+                waiter.note_fault(&fault);
+                if fault.is_transient() && !waiter.is_out_of_patience(now) {
+                    waiter.place.failed(sent_at, now);
+                    let next = Some(waiter.place.next());
                     return self.set_timer(slot, next);
                 }
                 Verdict::Failed(fault)
             }
         };
-        self.tell(id, &verdict);
+        self.tell(&claim, &verdict);
     }
 
-    /// A release was answered. True if it is done with, one way or the other.
-    pub(super) fn released(&mut self, id: ClaimId, now: Moment, answer: &Result<(), Fault>) {
-        let Some(slot) = self.slot(&id) else { return };
+    /// A release was answered.
+    pub(super) fn released(&mut self, claim: &Claim, now: Moment, answer: &Result<(), Fault>) {
+        let Some(slot) = self.slot(claim) else { return };
         let Kind::Leaving(leaving) = &mut self.entries[slot].kind else { return };
         if answer.as_ref().is_err_and(Fault::is_transient) && leaving.failed(now) {
             let next = leaving.next();
             self.set_timer(slot, next);
         } else {
-            self.remove(&id);
+            self.remove(claim);
         }
     }
 
     /// The store says that a waiting claim was granted.
     pub(super) fn granted(&mut self, id: ClaimId, ticket: Ticket, fence: u64) {
-        match self.kind(&id) {
-            // A push is trusted only under the ticket last acknowledged: without this a delayed
-            // push of an earlier grant, long expired, would make two holders.
-            Some(Kind::Waiting(waiter)) if waiter.place.ticket == ticket => {
-                let until = waiter.place.grant_until();
-                self.tell(id, &Verdict::Granted { fence, until, by: Wake::Push });
+        // A push is trusted only under the ticket last acknowledged: without this a delayed push of
+        // an earlier grant, long expired, would make two holders.
+        let meant = self.slots_of(id).find_map(|slot| match &self.entries.get(slot)?.kind {
+            Kind::Waiting(waiter) if waiter.place.ticket == ticket => {
+                Some((self.entries[slot].claim(), waiter.place.grant_until()))
             }
-            Some(_) => {}
+            _ => None,
+        });
+        if let Some((claim, until)) = meant {
+            self.tell(&claim, &Verdict::Granted { fence, until, by: Wake::Push });
+        } else if self.slots_of(id).next().is_none() {
             // It may have overtaken the answer to its own ask.
-            None => {
-                if self.early.len() == EARLY_MAX {
-                    self.early.pop_front();
-                }
-                self.early.push_back((id, ticket, fence));
+            if self.early.len() == EARLY_MAX {
+                self.early.pop_front();
             }
+            self.early.push_back((id, Early::Granted { ticket, fence }));
         }
     }
 
-    /// Messages may have been lost: everybody who waits asks where it stands.
-    pub(super) fn hurry(&mut self, now: Moment) {
-        let idle =
-            |entry: &Entry| matches!(&entry.kind, Kind::Waiting(w) if w.place.next().is_some());
-        let slots: Vec<_> =
-            self.entries.iter().filter(|(_, entry)| idle(entry)).map(|(slot, _)| slot).collect();
+    /// A claim, held or waiting, is to be asked for at once.
+    pub(super) fn check(&mut self, id: ClaimId, now: Moment) {
+        let slots: Vec<_> = self.slots_of(id).collect();
+        if slots.is_empty() {
+            if self.early.len() == EARLY_MAX {
+                self.early.pop_front();
+            }
+            self.early.push_back((id, Early::Check));
+        }
         for slot in slots {
-            if let Kind::Waiting(waiter) = &mut self.entries[slot].kind {
-                waiter.place.hurry(now);
+            match &mut self.entries[slot].kind {
+                Kind::Waiting(waiter) => {
+                    waiter.place.hurry(now);
+                    let next = waiter.place.next();
+                    self.set_timer(slot, Some(next));
+                }
+                Kind::Held { .. } => self.renew_now(slot, now),
+                Kind::Leaving(_) => {}
             }
-            self.set_timer(slot, Some(now));
         }
     }
 
-    /// The fence of a push that came before the place it belongs to was known.
-    pub(super) fn take_early(&mut self, id: ClaimId, ticket: Ticket) -> Option<u64> {
-        let mine = |&&(early, pushed, _): &&(ClaimId, Ticket, u64)| early == id && pushed == ticket;
-        let fence = self.early.iter().find(mine).map(|&(.., fence)| fence);
-        self.early.retain(|&(early, ..)| early != id);
-        fence
+    /// Messages may have been lost: everybody who waits asks where it stands, and so does a claim
+    /// whose first answer is still on its way.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.interrupted_at = Some(now);
+        for (slot, entry) in &mut self.entries {
+            if let Kind::Waiting(waiter) = &mut entry.kind {
+                waiter.place.hurry(now);
+                self.timers.set(slot, waiter.place.next());
+            }
+        }
+    }
+
+    /// A push that came before the place it belongs to was known.
+    pub(super) fn take_early(&mut self, id: ClaimId, ticket: Ticket) -> Option<Early> {
+        let meant = |early: &Early| match early {
+            Early::Granted { ticket: pushed, .. } => *pushed == ticket,
+            Early::Check => true,
+        };
+        let mine = |(early, push): &&(ClaimId, Early)| *early == id && meant(push);
+        let found = self.early.iter().find(mine).map(|&(_, push)| push);
+        self.early.retain(|&(early, _)| early != id);
+        found
     }
 
     /// An operator broke a hold.
-    pub(super) fn broken(&mut self, id: ClaimId) -> Effects {
+    pub(super) fn broken(&mut self, id: ClaimId, now: Moment) -> Effects {
         let mut effects = Effects::default();
-        if let Some(slot) = self.slot(&id)
-            && self.holds(&id)
-        {
-            self.lose(slot, Reason::Broken, &mut effects);
+        let is_held = |slot: &Slot| matches!(self.entries[*slot].kind, Kind::Held { .. });
+        let held: Vec<_> = self.slots_of(id).filter(is_held).collect();
+        match held[..] {
+            [slot] => self.lose(slot, Reason::Broken, &mut effects),
+            // The message does not name the key: a renewal tells which of them it is.
+            _ => held.into_iter().for_each(|slot| self.renew_now(slot, now)),
         }
         effects
+    }
+
+    fn renew_now(&mut self, slot: Slot, now: Moment) {
+        if let Kind::Held { lease, .. } = &mut self.entries[slot].kind {
+            lease.hurry(now);
+            self.set_timer(slot, Some(now));
+        }
     }
 }

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Claim, Clock, Mode, Moment, VisitId, What};
+use distlock_core::{Claim, Clock, Fault, Mode, Moment, VisitId, What};
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use tracing::field::Empty;
 
 use super::latch::{End, Latch};
+use super::lease::Risk;
 use crate::Reason;
 use crate::engine::Grant;
 use crate::observe::{About, Event, Observer, word};
@@ -33,7 +34,7 @@ pub(crate) struct Hold {
     life: Life,
     /// When it must end, renewed or not.
     ends: Option<Moment>,
-    mode: Mode,
+    pub(crate) mode: Mode,
     visit: Option<VisitId>,
     span: Span,
     clock: Arc<dyn Clock>,
@@ -191,12 +192,15 @@ impl Hold {
         self.note(|| self.clock.now(), || What::Lost { held: held(), why: word(reason.word()) });
     }
 
-    /// A renewal failed; it will be repeated.
-    pub(crate) fn announce_risk(&self) {
+    /// A renewal failed; it will be repeated. Every attempt is reported, and the journal notes the
+    /// first: it keeps a bounded number of entries.
+    pub(super) fn announce_risk(&self, risk: Risk, fault: Fault) {
         let (key, fence, remaining) = (&self.claim.key, self.fence, self.remaining());
-        tracing::warn!(%key, fence, ?remaining, "renewal failed, will be repeated");
-        self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining });
-        self.note(|| self.clock.now(), || What::AtRisk { remaining });
+        tracing::warn!(%key, fence, ?remaining, %fault, "renewal failed, will be repeated");
+        self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining, fault });
+        if risk == Risk::First {
+            self.note(|| self.clock.now(), || What::AtRisk { remaining });
+        }
     }
 
     fn note(&self, at: impl FnOnce() -> Moment, what: impl FnOnce() -> What) {

@@ -23,8 +23,22 @@ pub(super) struct Lease {
     ends: Option<Moment>,
     /// When the latest renewal that was confirmed had been sent.
     confirmed_at: Moment,
-    in_flight: bool,
+    /// When the renewal was sent that is not answered yet.
+    in_flight: Option<Moment>,
     faulted: bool,
+    /// When the latest renewal was sent whose failure was told.
+    risk_told: Moment,
+}
+
+/// What is to be told of a renewal that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Risk {
+    /// Nothing: it was told that it is slow, or a later one was confirmed.
+    Known,
+    /// It is the first fault since a renewal was confirmed.
+    First,
+    /// It is a further one.
+    Again,
 }
 
 /// What is to be done for a claim now.
@@ -53,13 +67,14 @@ impl Lease {
             valid_until,
             ends,
             confirmed_at: Moment::ORIGIN,
-            in_flight: false,
+            in_flight: None,
             faulted: false,
+            risk_told: Moment::ORIGIN,
         }
     }
 
     /// The time between two renewals.
-    fn every(&self) -> Duration {
+    pub(super) fn every(&self) -> Duration {
         self.settings.renew_every
     }
 
@@ -69,19 +84,20 @@ impl Lease {
             return Due::Lose(Reason::MaxHold);
         }
         if until <= now {
-            let unheard = self.faulted || self.in_flight;
+            let unheard = self.faulted || self.in_flight.is_some();
             return Due::Lose(if unheard { Reason::Unreachable } else { Reason::Expired });
         }
-        if !self.in_flight && self.next <= now {
+        let next = self.in_flight.map_or(self.next, |sent| self.send_again_at(sent, until));
+        if next <= now {
             return Due::Renew;
         }
-        let next = if self.in_flight { until } else { self.next.min(until) };
+        let next = next.min(until);
         Due::Later(self.ends.map_or(next, |ends| ends.min(next)))
     }
 
     /// True if a renewal that goes out now anyway may take this claim along.
     pub(super) fn can_join(&self, now: Moment) -> bool {
-        !self.in_flight && self.next <= now.after(self.leeway())
+        self.in_flight.is_none() && self.next <= now.after(self.leeway())
     }
 
     /// How much earlier than wanted it may be renewed.
@@ -94,28 +110,66 @@ impl Lease {
         (self.every() / 2).max(Duration::from_millis(1)).min(until.since(now))
     }
 
-    pub(super) fn sent(&mut self) {
-        self.in_flight = true;
+    /// The next renewal is wanted now.
+    pub(super) fn hurry(&mut self, now: Moment) {
+        self.next = self.next.min(now);
+    }
+
+    /// When to send another renewal beside one that is not answered: not before the lease is about
+    /// to end, so that a slow store is not asked more often than a quick one, but in time for the
+    /// answer. An answer to either counts.
+    fn send_again_at(&self, sent: Moment, until: Moment) -> Moment {
+        let (every, left) = (self.every(), until.since(sent));
+        let last_chance = left.saturating_sub(every * 3 / 4);
+        let wait = if last_chance >= every { last_chance } else { left / 2 };
+        sent.after(wait.max(Duration::from_millis(1)))
+    }
+
+    pub(super) fn sent(&mut self, now: Moment) {
+        self.in_flight = Some(now);
+    }
+
+    /// An answer to what was sent then has come, or is not waited for any more. An earlier one says
+    /// nothing about what is under way now.
+    fn landed(&mut self, sent_at: Moment) {
+        if self.in_flight.is_some_and(|latest| latest <= sent_at) {
+            self.in_flight = None;
+        }
     }
 
     /// Whoever was to answer is gone.
     pub(super) fn forgotten(&mut self) {
-        self.in_flight = false;
+        self.in_flight = None;
     }
 
     pub(super) fn confirmed(&mut self, sent_at: Moment) {
-        self.in_flight = false;
+        self.landed(sent_at);
         self.faulted = false;
         self.next = self.confirmed_at.max(sent_at).after(self.every());
         self.confirmed_at = self.confirmed_at.max(sent_at);
     }
 
+    /// No answer yet to what was sent then. One that was sent later may have been confirmed.
+    pub(super) fn is_slow(&mut self, sent_at: Moment) -> Risk {
+        if sent_at <= self.confirmed_at { Risk::Known } else { self.risk(sent_at) }
+    }
+
+    /// A renewal that was sent then has failed: each is reported once, also if it is slow at first.
+    fn risk(&mut self, sent_at: Moment) -> Risk {
+        let again = std::mem::replace(&mut self.faulted, true);
+        if sent_at <= self.risk_told {
+            return Risk::Known;
+        }
+        self.risk_told = sent_at;
+        if again { Risk::Again } else { Risk::First }
+    }
+
     /// Tries again after a pause: an outage of any length short of the lease is ridden out, and a
-    /// server that comes back is not met by a burst. True if this is the first fault in a row.
-    pub(super) fn failed(&mut self, now: Moment) -> bool {
-        self.in_flight = false;
+    /// server that comes back is not met by a burst.
+    pub(super) fn failed(&mut self, sent_at: Moment, now: Moment) -> Risk {
+        self.landed(sent_at);
         self.next = now.after((self.every() / 4).max(Duration::from_millis(1)));
-        !std::mem::replace(&mut self.faulted, true)
+        self.risk(sent_at)
     }
 }
 
@@ -143,10 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_twice_while_an_answer_is_outstanding() {
+    fn a_renewal_that_is_not_answered_is_repeated_only_when_the_lease_is_about_to_end() {
         let mut lease = lease(1_000);
-        lease.sent();
-        assert_eq!(lease.due(AT(700), AT(1_000)), Due::Later(AT(1_000)));
+        lease.sent(AT(500));
+        assert_eq!(lease.due(AT(700), AT(1_000)), Due::Later(AT(750)), "the last chance");
+        assert_eq!(lease.due(AT(700), AT(1_500)), Due::Later(AT(1_125)), "not before it");
         assert!(!lease.can_join(AT(700)));
         assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(Reason::Unreachable));
     }
@@ -159,7 +214,7 @@ mod tests {
     #[test]
     fn the_next_renewal_counts_from_the_send_of_the_last() {
         let mut lease = lease(1_000);
-        lease.sent();
+        lease.sent(AT(500));
         lease.confirmed(AT(500));
         assert_eq!(lease.due(AT(600), AT(1_500)), Due::Later(AT(1_000)));
     }
@@ -171,8 +226,10 @@ mod tests {
         loop {
             match lease.due(now, AT(1_000)) {
                 Due::Renew => {
-                    lease.sent();
-                    assert_eq!(lease.failed(now), tries == 0);
+                    lease.sent(now);
+                    let told = if tries == 0 { Risk::First } else { Risk::Again };
+                    assert_eq!(lease.failed(now, now), told);
+                    assert_eq!(lease.failed(now, now), Risk::Known, "once for each attempt");
                     tries += 1;
                 }
                 Due::Later(next) => {

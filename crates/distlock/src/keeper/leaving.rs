@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use distlock_core::{How, Moment};
+use distlock_core::{AttemptId, Claim, ClaimId, How, Moment, Target};
+use tokio::sync::oneshot;
 
 /// The pause after the first fault; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -15,7 +16,7 @@ const BEYOND: Duration = Duration::from_secs(60);
 pub(crate) const LATE_MAX: Duration = Duration::from_secs(60);
 
 /// The schedule of one release.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Leaving {
     keep_until: Moment,
     bury: Duration,
@@ -23,6 +24,10 @@ pub(super) struct Leaving {
     next: Moment,
     pause: Duration,
     in_flight: bool,
+    /// Calls that wait for the end; the channel ends with this value.
+    told: Vec<oneshot::Sender<()>>,
+    /// The claim and the attempt for it, if no more than that is given up.
+    attempt: Option<(ClaimId, AttemptId)>,
 }
 
 impl Leaving {
@@ -36,7 +41,29 @@ impl Leaving {
             next: now,
             pause: PAUSE_MIN,
             in_flight: false,
+            told: Vec::new(),
+            attempt: None,
         }
+    }
+
+    /// Only this attempt for that claim is given up.
+    pub(super) fn of_attempt(self, claim: ClaimId, attempt: AttemptId) -> Self {
+        Self { attempt: Some((claim, attempt)), ..self }
+    }
+
+    /// What to release, for the table's entry `own`.
+    pub(super) fn target(&self, own: Claim) -> Target {
+        match self.attempt {
+            Some((id, attempt)) => Target::Attempt { claim: Claim::new(own.key, id), attempt },
+            None => Target::Claim(own),
+        }
+    }
+
+    /// A channel that ends when the release is acknowledged or given up.
+    pub(super) fn when_done(&mut self) -> oneshot::Receiver<()> {
+        let (told, done) = oneshot::channel();
+        self.told.push(told);
+        done
     }
 
     /// When to send it; none while it is under way.

@@ -4,12 +4,14 @@
 //! dropped. Callers share a [`Table`] with it and wake it only if something is due sooner than it
 //! would look by itself, so that taking and releasing a free lock costs no task switch.
 //!
-//! The task starts with the first acquisition, ends when nothing was in hand for a while, and is
-//! started again on the caller's runtime if its own has ended or stopped turning.
+//! The task starts with the first acquisition and ends when nothing was in hand for a while. It
+//! runs on the library's own [thread]. Locks with a clock of their own may have a clock that
+//! belongs to a runtime: their keeper runs on the caller's, and starts again on another one if that
+//! has ended.
 
 mod answers;
-mod callers;
 pub(crate) mod hold;
+mod home;
 pub(crate) mod latch;
 mod lease;
 mod leaving;
@@ -17,20 +19,21 @@ mod place;
 mod plan;
 mod table;
 mod task;
+mod thread;
 mod timers;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use distlock_core::{Backend, Claim, Clock, Ear, Fault, Invalid, Moment, Waiting};
-use tokio::runtime::{self, Handle};
+use distlock_core::{AttemptId, Backend, Claim, Clock, Fault, Invalid, Moment, Waiting};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::callers::Ending;
+use self::answers::Early;
 use self::hold::Hold;
+use self::home::Task;
+pub(crate) use self::home::{Home, needs_runtime};
 use self::latch::End;
 use self::lease::Lease;
 pub(crate) use self::leaving::LATE_MAX;
@@ -39,7 +42,6 @@ use self::place::Place;
 use self::plan::{Effect, Effects};
 pub(crate) use self::plan::{LastFault, Verdict};
 use self::table::{Entry, Kind, Table, Waiter};
-use self::task::Heir;
 use crate::engine::Grant;
 #[cfg(feature = "metrics")]
 use crate::observe::Measured;
@@ -47,12 +49,6 @@ use crate::observe::{Event, Observer, Wake};
 use crate::options::{Options, Settings};
 use crate::sync::lock;
 use crate::{Error, Reason, Stats};
-
-/// How late the task may be before it counts as stuck: its runtime exists but does not turn.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
-
-/// How many runtimes are remembered.
-const HOMES_MAX: usize = 4;
 
 /// How long a release may take, and how long `close` waits for the last of them.
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);
@@ -69,6 +65,7 @@ pub(crate) struct Keeper {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<Observer>,
+    home: Home,
     table: Mutex<Table>,
     task: Mutex<Task>,
     /// Something is due sooner than the task knows.
@@ -82,37 +79,16 @@ pub(crate) struct Keeper {
     closed: CancellationToken,
 }
 
-/// The task, if one runs.
-#[derive(Debug, Default)]
-struct Task {
-    handle: Option<JoinHandle<()>>,
-    /// Counts the tasks; one that finds a newer number ends.
-    generation: u64,
-    /// The runtimes that were used last, the latest at the end: where to move if one ends.
-    homes: Vec<Handle>,
-}
-
-impl Task {
-    fn remember(&mut self, home: &Handle) {
-        if self.homes.last().is_none_or(|last| last.id() != home.id()) {
-            self.homes.retain(|known| known.id() != home.id());
-            self.homes.push(home.clone());
-            if self.homes.len() > HOMES_MAX {
-                self.homes.remove(0);
-            }
-        }
-    }
-}
-
 impl Keeper {
-    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, home: Home) -> Arc<Self> {
         let observer = Arc::new(Observer::new());
         #[cfg(feature = "metrics")]
         let backend = Arc::new(Measured::new(backend, Arc::clone(&observer.meter)));
-        let keeper = Arc::new(Self {
+        Arc::new(Self {
             backend,
             clock,
             observer,
+            home,
             table: Mutex::default(),
             task: Mutex::default(),
             wake: Notify::new(),
@@ -120,10 +96,7 @@ impl Keeper {
             asking: AtomicUsize::new(0),
             shut: AtomicBool::new(false),
             closed: CancellationToken::new(),
-        });
-        let ear: Weak<dyn Ear> = Arc::downgrade(&keeper) as _;
-        keeper.backend.lend(ear);
-        keeper
+        })
     }
 
     /// Settings with some of them changed, if what they ask for is there.
@@ -151,70 +124,6 @@ impl Keeper {
         lock(&self.table)
     }
 
-    /// Makes sure that a task is there to look after what is about to be asked for. Returns the
-    /// present.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<Moment, Error> {
-        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let mut task = lock(&self.task);
-        task.remember(&runtime);
-        let running = task.handle.as_ref().is_some_and(|handle| !handle.is_finished());
-        let now = self.clock.now();
-        if !running || now > self.table().wake_at.after(STUCK_AFTER) {
-            self.run_on(&runtime, task);
-        }
-        Ok(now)
-    }
-
-    fn run_on(self: &Arc<Self>, runtime: &Handle, mut task: MutexGuard<'_, Task>) {
-        task.generation += 1;
-        let generation = task.generation;
-        let now = self.clock.now();
-        let mut table = self.table();
-        table.revive(now);
-        table.wake_at = now;
-        drop(table);
-        // Spawned without the lock: a runtime that has ended drops the task at once, and with it
-        // its heir, who wants the lock.
-        drop(task);
-        // A task that is stuck must not be the one that is woken.
-        self.wake.notify_waiters();
-        // Listening begins before anything is asked, so that no push can be missed in between.
-        let pushes = self.backend.pushes();
-        let heir = Heir { keeper: Arc::clone(self), generation, home: runtime.id() };
-        let handle = runtime.spawn(task::run(Arc::clone(self), generation, pushes, heir));
-        let mut task = lock(&self.task);
-        if task.generation == generation {
-            task.handle = Some(handle);
-        }
-    }
-
-    /// The runtime of a task has ended under it: goes on where the locks were used last.
-    fn move_from(self: &Arc<Self>, home: runtime::Id, generation: u64) {
-        let mut task = lock(&self.task);
-        task.homes.retain(|known| known.id() != home);
-        if task.generation != generation || self.table().len() == 0 {
-            return;
-        }
-        if let Some(next) = task.homes.last().cloned() {
-            self.run_on(&next, task);
-        }
-    }
-
-    /// A call begins under an id of its caller's.
-    pub(crate) fn call_begins(&self, claim: &Claim) {
-        self.table().callers.begin(claim.id);
-    }
-
-    /// True if no other call is under way under this id of its caller's.
-    pub(crate) fn is_only_call(&self, claim: &Claim) -> bool {
-        self.table().callers.is_only(claim.id)
-    }
-
-    /// A call under an id of its caller's ends. True if the claim is to be given up.
-    pub(crate) fn call_ends(&self, claim: &Claim, ending: Ending) -> bool {
-        self.table().callers.end(claim.id, ending)
-    }
-
     /// Puts a claim under its timer and wakes the task if that is sooner than it would look.
     fn keep(&self, table: &mut Table, claim: Claim, kind: Kind, at: Moment) {
         table.insert(claim, kind, at);
@@ -237,7 +146,7 @@ impl Keeper {
         if self.is_closed() {
             return Err(Error::Closed);
         }
-        if table.holds(&grant.claim.id) {
+        if table.holds(&grant.claim) {
             // Two guards of one hold would each believe in it after the other has released it.
             let why = "is kept alive by these locks already";
             return Err(Invalid::new("lease", &grant.claim.key, why).into());
@@ -265,25 +174,35 @@ impl Keeper {
         if self.is_closed() {
             return Err(Error::Closed);
         }
-        let others = table.take_waiter(&claim.id);
+        let others = table.take_waiter(&claim);
         let mut calls = others.map(|waiter| waiter.calls).unwrap_or_default();
+        calls.retain(|(reply, _)| !reply.is_closed());
         calls.push((reply, last_fault));
-        let waiter = Waiter { place, calls, patience };
-        if let Some(fence) = table.take_early(claim.id, standing.ticket) {
-            let until = waiter.place.grant_until();
-            waiter.tell(&Verdict::Granted { fence, until, by: Wake::Push });
-            return Ok(verdict);
+        let mut waiter = Waiter { place, calls, patience };
+        // A push for this claim may have been lost before its answer came.
+        if table.interrupted_at.is_some_and(|at| at >= sent_at) {
+            waiter.place.hurry(now);
         }
-        let next = waiter.place.next().unwrap_or(now);
+        match table.take_early(claim.id, standing.ticket) {
+            Some(Early::Granted { fence, .. }) => {
+                let until = waiter.place.grant_until();
+                waiter.tell(&Verdict::Granted { fence, until, by: Wake::Push });
+                return Ok(verdict);
+            }
+            Some(Early::Check) => waiter.place.hurry(now),
+            None => {}
+        }
+        let next = waiter.place.next();
         self.keep(&mut table, claim, Kind::Waiting(waiter), next);
         Ok(verdict)
     }
 
-    /// Sends no more heartbeats for a place that its caller keeps, unless another call waits.
+    /// A call under an id of its caller's waits no more: without another that does, no heartbeat is
+    /// sent for the place.
     pub(crate) fn stop_waiting(&self, claim: &Claim) {
         let mut table = self.table();
-        if !table.callers.any(&claim.id) {
-            table.forget(&claim.id);
+        if table.waits_for_nothing(claim) {
+            table.remove(claim);
             self.tell_if_drained(&table);
         }
     }
@@ -291,12 +210,12 @@ impl Keeper {
     /// Takes a claim out of the keeper's hands: no renewal of it is sent from now on.
     pub(crate) fn forget(&self, claim: &Claim) {
         let mut table = self.table();
-        table.forget(&claim.id);
+        table.forget(claim);
         self.tell_if_drained(&table);
     }
 
     /// Releases a claim in the background until the store has acknowledged it. Never blocks, never
-    /// fails, and works outside a runtime: then the release goes out with the next use.
+    /// fails, and works outside a runtime.
     pub(crate) fn leave(
         self: &Arc<Self>,
         claim: Claim,
@@ -304,14 +223,45 @@ impl Keeper {
         keep_until: Moment,
         doubtful: bool,
     ) {
+        let leaving = Leaving::new(self.clock.now(), lease, keep_until, doubtful);
+        self.leave_by(claim, leaving);
+    }
+
+    /// Gives up one attempt for a claim in the same way. The claim stays if another attempt has it.
+    pub(crate) fn leave_attempt(
+        self: &Arc<Self>,
+        claim: &Claim,
+        attempt: AttemptId,
+        lease: Duration,
+        doubtful: bool,
+    ) {
         let now = self.clock.now();
-        let leaving = Leaving::new(now, lease, keep_until, doubtful);
+        let leaving = Leaving::new(now, lease, now, doubtful).of_attempt(claim.id, attempt);
+        self.leave_by(Self::attempt_of(claim, attempt), leaving);
+    }
+
+    /// An attempt has an entry of its own: other calls may wait for the claim meanwhile, or give it
+    /// up.
+    pub(crate) fn attempt_of(claim: &Claim, attempt: AttemptId) -> Claim {
+        Claim::new(claim.key.clone(), attempt.tombstone(&claim.id))
+    }
+
+    fn leave_by(self: &Arc<Self>, claim: Claim, leaving: Leaving) {
+        let now = self.clock.now();
         let mut table = self.table();
         self.keep(&mut table, claim, Kind::Leaving(leaving), now);
         // The task may be asleep until this very moment, and not know that this one is due.
         self.wake.notify_one();
         drop(table);
         let _ = self.start();
+    }
+
+    /// Waits until the release of a claim that is under way has ended, at most this long.
+    pub(crate) async fn until_left(&self, claim: &Claim, at_most: Duration) {
+        let left = self.table().left(claim);
+        if let Some(left) = left {
+            let _ = tokio::time::timeout(at_most, left).await;
+        }
     }
 
     /// Releases what a guard held.
@@ -322,12 +272,13 @@ impl Keeper {
 
     /// From now on every renewal of this claim lowers it to this weight.
     pub(crate) fn lower_weight(&self, claim: &Claim, weight: u32) {
-        self.table().lower_weight(&claim.id, weight);
+        self.table().lower_weight(claim, weight);
     }
 
     /// Ends everything: waiting calls fail, held locks are lost and released. Returns when the
     /// store has acknowledged it all, or after [`RELEASE_MAX`] with an error.
     pub(crate) async fn close(self: &Arc<Self>) -> Result<(), Error> {
+        needs_runtime()?;
         self.start()?;
         self.shut.store(true, Ordering::SeqCst);
         self.closed.cancel();
@@ -395,8 +346,7 @@ impl Keeper {
                 Kind::Leaving(_) => stats.releasing += 1,
             }
         }
-        let running = lock(&self.task).handle.as_ref().is_some_and(|task| !task.is_finished());
-        stats.tasks = usize::from(running);
+        stats.tasks = usize::from(lock(&self.task).is_running());
         stats
     }
 
@@ -413,7 +363,7 @@ impl Keeper {
                     let (key, fence) = (&hold.claim.key, hold.fence);
                     self.observer.emit(|| Event::Renewed { key: key.clone(), fence, margin });
                 }
-                Effect::AtRisk(hold) => hold.announce_risk(),
+                Effect::AtRisk(hold, risk, fault) => hold.announce_risk(risk, fault),
                 Effect::Waits(key, ahead) => self.observer.emit(|| Event::Waiting { key, ahead }),
             }
         }

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Key, Moment, Renewal};
+use distlock_core::{Claim, Fault, How, Key, Moment, Renewal, Target};
 
 use super::hold::Hold;
+use super::lease::Risk;
 use super::timers::Slot;
 use crate::Reason;
 use crate::observe::Wake;
@@ -35,7 +36,8 @@ pub(crate) type LastFault = Arc<Mutex<Option<Fault>>>;
 pub(super) enum Effect {
     Lost(Arc<Hold>, Reason),
     Renewed(Arc<Hold>, Duration),
-    AtRisk(Arc<Hold>),
+    /// A renewal failed.
+    AtRisk(Arc<Hold>, Risk, Fault),
     /// Somebody waits behind this many.
     Waits(Key, u64),
 }
@@ -54,6 +56,12 @@ impl Effects {
         self.all.push(effect);
     }
 
+    pub(super) fn at_risk(&mut self, hold: &Arc<Hold>, risk: Risk, fault: &Fault) {
+        if risk != Risk::Known {
+            self.push(Effect::AtRisk(Arc::clone(hold), risk, fault.clone()));
+        }
+    }
+
     pub(super) fn renewed(&mut self, hold: &Arc<Hold>, margin: Duration) {
         self.renewals += 1;
         if !self.quiet {
@@ -69,7 +77,8 @@ pub(super) struct Plan {
     pub(super) made_at: Moment,
     pub(super) renewals: Vec<Batch>,
     pub(super) heartbeats: Vec<(Renewal, Sender)>,
-    pub(super) releases: Vec<(Claim, How)>,
+    /// By the id of the entry in the table.
+    pub(super) releases: Vec<(Claim, Target, How)>,
     pub(super) effects: Effects,
     pub(super) wake_at: Moment,
     pub(super) stop: bool,
@@ -91,8 +100,14 @@ impl Plan {
     }
 }
 
-/// Who sends a renewal: where it sits in the table, and how long it waits for the answer.
-pub(super) type Sender = (Slot, Duration);
+/// The sender of a renewal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    /// Where it is in the table.
+    pub(super) slot: Slot,
+    /// After so long without an answer the store counts as slow.
+    pub(super) slow_after: Duration,
+}
 
 /// What goes out in one call.
 #[derive(Debug, Default)]

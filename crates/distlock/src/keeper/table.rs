@@ -1,24 +1,25 @@
 //! Every claim in hand and when it is due: what the keeper knows, without doing anything.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque, hash_map};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Claim, ClaimId, Key, Moment, Renewal, Ticket};
+use distlock_core::{Claim, ClaimId, Fault, Key, Moment, Renewal, Ticket};
 use foldhash::fast::RandomState;
 use slab::Slab;
 use tokio::sync::oneshot;
 
-use super::callers::Callers;
+use super::answers::Early;
 use super::hold::Hold;
 use super::latch::End;
 use super::lease::{Due, Lease};
 use super::leaving::Leaving;
 use super::place::Place;
-use super::plan::{Effect, Effects, LastFault, Plan, Verdict};
+use super::plan::{Effect, Effects, LastFault, Plan, Sender, Verdict};
 use super::timers::{Slot, Timers};
 use crate::Reason;
+use crate::sync::lock;
 
 /// The most that any claim may go out before it is due, to be with those that are.
 const LEEWAY_MAX: Duration = Duration::from_secs(1);
@@ -66,7 +67,27 @@ pub(super) struct Waiter {
     pub(super) patience: Duration,
 }
 
+impl Entry {
+    pub(super) fn claim(&self) -> Claim {
+        Claim::new(self.key.clone(), self.id)
+    }
+
+    fn is(&self, claim: &Claim) -> bool {
+        self.id == claim.id && self.key == claim.key
+    }
+}
+
 impl Waiter {
+    pub(super) fn note_fault(&self, fault: &Fault) {
+        for (_, last_fault) in &self.calls {
+            *lock(last_fault) = Some(fault.clone());
+        }
+    }
+
+    pub(super) fn is_out_of_patience(&self, now: Moment) -> bool {
+        self.place.silent_for(now) >= self.patience
+    }
+
     pub(super) fn tell(self, verdict: &Verdict) {
         for (reply, _) in self.calls {
             // If the call has gone meanwhile, its own clean-up releases the claim.
@@ -81,13 +102,16 @@ pub(super) struct Table {
     /// Where each claim is among them. Whoever comes from a timer or with an answer knows. Most ids
     /// are random; how many of them callers may choose is limited where they come in.
     slots: HashMap<ClaimId, Slot, RandomState>,
-    timers: Timers,
+    /// Where further claims are whose id, chosen by a caller, is that of another claim on another
+    /// key. Hardly ever is there any.
+    twins: Vec<Slot>,
+    pub(super) timers: Timers,
     /// How far ahead it is worth looking for claims that may go out early: the most that any claim
     /// so far could.
     leeway: Duration,
-    pub(super) early: VecDeque<(ClaimId, Ticket, u64)>,
-    /// Calls under way under ids of their callers'.
-    pub(super) callers: Callers,
+    pub(super) early: VecDeque<(ClaimId, Early)>,
+    /// When pushes were last interrupted.
+    pub(super) interrupted_at: Option<Moment>,
     /// Something came in since the last plan, even if it has gone again.
     used: bool,
     idle_since: Option<Moment>,
@@ -106,7 +130,7 @@ impl Table {
 
     /// Puts a claim under its timer; the same claim in another role is replaced.
     pub(super) fn insert(&mut self, claim: Claim, kind: Kind, at: Moment) {
-        self.remove(&claim.id);
+        self.remove(&claim);
         self.used = true;
         let leeway = match &kind {
             Kind::Held { lease, .. } => lease.leeway(),
@@ -116,40 +140,76 @@ impl Table {
         self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
         let id = claim.id;
         let slot = self.entries.insert(Entry { id, key: claim.key, kind });
-        self.slots.insert(id, slot);
+        match self.slots.entry(id) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(slot);
+            }
+            hash_map::Entry::Occupied(_) => self.twins.push(slot),
+        }
         self.timers.set(slot, at);
     }
 
-    pub(super) fn remove(&mut self, id: &ClaimId) -> Option<Entry> {
-        let slot = self.slots.remove(id)?;
+    pub(super) fn remove(&mut self, claim: &Claim) -> Option<Entry> {
+        let slot = self.slot(claim)?;
+        let of_id = |twin: &Slot| self.entries.get(*twin).is_some_and(|e| e.id == claim.id);
+        if let Some(at) = self.twins.iter().position(|twin| *twin == slot) {
+            self.twins.swap_remove(at);
+        } else if let Some(at) = self.twins.iter().position(of_id) {
+            self.slots.insert(claim.id, self.twins.swap_remove(at));
+        } else {
+            self.slots.remove(&claim.id);
+        }
         self.timers.unset(slot);
         self.entries.try_remove(slot)
     }
 
-    pub(super) fn slot(&self, id: &ClaimId) -> Option<Slot> {
-        self.slots.get(id).copied()
+    /// Where the claims of this id are: more than one if a caller uses it for several keys.
+    pub(super) fn slots_of(&self, id: ClaimId) -> impl Iterator<Item = Slot> {
+        let twins = self.twins.iter().copied();
+        let twins = twins.filter(move |twin| self.entries.get(*twin).is_some_and(|e| e.id == id));
+        self.slots.get(&id).copied().into_iter().chain(twins)
+    }
+
+    pub(super) fn slot(&self, claim: &Claim) -> Option<Slot> {
+        self.slots_of(claim.id).find(|slot| self.entries[*slot].is(claim))
     }
 
     /// Where a claim is that was there when it was sent. Most still are.
-    pub(super) fn slot_from(&self, id: &ClaimId, there: Slot) -> Option<Slot> {
+    pub(super) fn slot_from(&self, claim: &Claim, there: Slot) -> Option<Slot> {
         match self.entries.get(there) {
-            Some(entry) if entry.id == *id => Some(there),
-            _ => self.slot(id),
+            Some(entry) if entry.is(claim) => Some(there),
+            _ => self.slot(claim),
         }
     }
 
-    pub(super) fn kind(&self, id: &ClaimId) -> Option<&Kind> {
-        Some(&self.entries.get(self.slot(id)?)?.kind)
+    pub(super) fn kind(&self, claim: &Claim) -> Option<&Kind> {
+        Some(&self.entries.get(self.slot(claim)?)?.kind)
     }
 
-    pub(super) fn holds(&self, id: &ClaimId) -> bool {
-        matches!(self.kind(id), Some(Kind::Held { .. }))
+    pub(super) fn holds(&self, claim: &Claim) -> bool {
+        matches!(self.kind(claim), Some(Kind::Held { .. }))
+    }
+
+    /// True if a claim has a place here and every call that waited for it is over.
+    pub(super) fn waits_for_nothing(&self, claim: &Claim) -> bool {
+        matches!(self.kind(claim), Some(Kind::Waiting(waiter))
+            if waiter.calls.iter().all(|(reply, _)| reply.is_closed()))
     }
 
     /// Takes out a claim that is held or waits; a release under way goes on.
-    pub(super) fn forget(&mut self, id: &ClaimId) {
-        if !matches!(self.kind(id), Some(Kind::Leaving(_))) {
-            self.remove(id);
+    pub(super) fn forget(&mut self, claim: &Claim) {
+        if !matches!(self.kind(claim), Some(Kind::Leaving(_))) {
+            self.remove(claim);
+        }
+    }
+
+    /// Is told, by the end of the channel, when the release under way has ended; none if there is
+    /// none.
+    pub(super) fn left(&mut self, claim: &Claim) -> Option<oneshot::Receiver<()>> {
+        let slot = self.slot(claim)?;
+        match &mut self.entries.get_mut(slot)?.kind {
+            Kind::Leaving(leaving) => Some(leaving.when_done()),
+            Kind::Held { .. } | Kind::Waiting(_) => None,
         }
     }
 
@@ -157,8 +217,8 @@ impl Table {
     pub(super) fn remove_waiters(&mut self) -> Vec<Waiter> {
         let waiting = |entry: &Entry| matches!(entry.kind, Kind::Waiting(_));
         let waiting = self.entries().filter(|entry| waiting(entry));
-        let ids: Vec<_> = waiting.map(|entry| entry.id).collect();
-        ids.iter().filter_map(|id| self.take_waiter(id)).collect()
+        let claims: Vec<_> = waiting.map(Entry::claim).collect();
+        claims.iter().filter_map(|claim| self.take_waiter(claim)).collect()
     }
 
     /// The keeper before this one is gone, and with it the calls it had under way.
@@ -240,7 +300,7 @@ impl Table {
     /// the longest time between two.
     fn keys_that_beat(&self, now: Moment, plan: &Plan) -> (HashSet<Key>, Duration) {
         let (mut keys, mut longest) = (HashSet::new(), Duration::ZERO);
-        for (_, (slot, _)) in &plan.heartbeats {
+        for (_, Sender { slot, .. }) in &plan.heartbeats {
             if let Some(Entry { kind: Kind::Waiting(waiter), key, .. }) = self.entries.get(*slot)
                 && waiter.place.beats(now)
             {
@@ -268,12 +328,12 @@ impl Table {
             Kind::Held { hold, lease, .. } => match valid_until(hold, lease, now) {
                 Ok(until) => lease.due(now, until),
                 Err(_) => {
-                    let id = entry.id;
-                    self.remove(&id);
+                    let claim = entry.claim();
+                    self.remove(&claim);
                     return;
                 }
             },
-            Kind::Waiting(waiter) => due_at(waiter.place.next(), now),
+            Kind::Waiting(waiter) => due_at(Some(waiter.place.next()), now),
             Kind::Leaving(leaving) => due_at(leaving.next(), now),
         };
         match due {
@@ -297,8 +357,8 @@ impl Table {
                 }
                 let mut renewal = Renewal::hold(claim, lease.settings.lease());
                 renewal.weight = *weight;
-                plan.renew(renewal, (slot, patience));
-                lease.sent();
+                plan.renew(renewal, Sender { slot, slow_after: patience });
+                lease.sent(now);
                 match lease.due(now, until) {
                     Due::Later(at) => Some(at),
                     Due::Renew | Due::Lose(_) => Some(until),
@@ -307,12 +367,12 @@ impl Table {
             Kind::Waiting(waiter) => {
                 let place = &mut waiter.place;
                 let renewal = Renewal::place(claim, place.span(), place.ticket);
-                plan.heartbeats.push((renewal, (slot, place.interval())));
-                place.sent();
-                None
+                plan.heartbeats.push((renewal, Sender { slot, slow_after: place.interval() }));
+                place.sent(now);
+                Some(place.next())
             }
             Kind::Leaving(leaving) => {
-                plan.releases.push((claim, leaving.send(now)));
+                plan.releases.push((claim.clone(), leaving.target(claim), leaving.send(now)));
                 None
             }
         };
@@ -320,29 +380,29 @@ impl Table {
     }
 
     pub(super) fn lose(&mut self, slot: Slot, reason: Reason, effects: &mut Effects) {
-        let Some(id) = self.entries.get(slot).map(|entry| entry.id) else { return };
-        if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&id) {
+        let Some(claim) = self.entries.get(slot).map(Entry::claim) else { return };
+        if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&claim) {
             effects.push(Effect::Lost(hold, reason));
         }
     }
 
-    pub(super) fn tell(&mut self, id: ClaimId, verdict: &Verdict) {
-        if let Some(waiter) = self.take_waiter(&id) {
+    pub(super) fn tell(&mut self, claim: &Claim, verdict: &Verdict) {
+        if let Some(waiter) = self.take_waiter(claim) {
             waiter.tell(verdict);
         }
     }
 
     /// Takes out one who waits.
-    pub(super) fn take_waiter(&mut self, id: &ClaimId) -> Option<Waiter> {
-        match self.kind(id)? {
-            Kind::Waiting(_) => self.remove(id).and_then(waiter),
+    pub(super) fn take_waiter(&mut self, claim: &Claim) -> Option<Waiter> {
+        match self.kind(claim)? {
+            Kind::Waiting(_) => self.remove(claim).and_then(waiter),
             Kind::Held { .. } | Kind::Leaving(_) => None,
         }
     }
 
     /// From now on every renewal asks for this weight.
-    pub(super) fn lower_weight(&mut self, id: &ClaimId, to: u32) {
-        let entry = self.slots.get(id).and_then(|slot| self.entries.get_mut(*slot));
+    pub(super) fn lower_weight(&mut self, claim: &Claim, to: u32) {
+        let entry = self.slot(claim).and_then(|slot| self.entries.get_mut(slot));
         if let Some(Entry { kind: Kind::Held { weight, .. }, .. }) = entry {
             *weight = Some(to);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use distlock_core::{Claim, Ear, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
+use distlock_core::{Claim, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -17,6 +17,7 @@ use tracing::field::Empty;
 
 use super::plan::{Asked, Batch, Effect, Effects, Plan, Sender};
 use super::{Keeper, RELEASE_MAX};
+use crate::engine::{located, silence};
 use crate::sync::lock;
 
 /// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
@@ -26,9 +27,6 @@ const HEARTBEATS_MAX: usize = 10_000;
 /// How many answers the table is told of at a time: few enough to be still at hand when it looks at
 /// them the second time.
 const TOLD_AT_ONCE: usize = 64;
-
-/// How long an answer that nobody waits for any more is listened for.
-const LATE_ANSWER_MAX: Duration = Duration::from_secs(10);
 
 type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
@@ -110,8 +108,8 @@ fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
     for batch in chunks_by_key(heartbeats, HEARTBEATS_MAX) {
         calls.push(Box::pin(call(batch, Asked::Place)));
     }
-    for (claim, how) in plan.releases {
-        calls.push(Box::pin(release(Arc::clone(keeper), claim, how)));
+    for (claim, target, how) in plan.releases {
+        calls.push(Box::pin(release(Arc::clone(keeper), claim, target, how)));
     }
 }
 
@@ -129,35 +127,30 @@ fn chunks_by_key(all: Vec<(Renewal, Sender)>, most: usize) -> impl Iterator<Item
     })
 }
 
-/// Renews a batch and reports the answers as they come. Whoever is not answered in its own time is
-/// reported as a fault; an answer that comes later still counts.
+/// Renews a batch and reports the answers as they come. A claim that is not answered in its own
+/// time is reported as slow; an answer that comes later still counts, for as long as it is worth
+/// anything.
 async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment) {
-    let mut silent = Silent::new(&batch.senders);
+    let mut silent = Silent::new(&batch);
     let call = Call { keeper: &keeper, batch: &batch, asked, sent_at };
     let mut answers = keeper.backend.renew(&batch.renewals).fuse();
     let mut told = Vec::with_capacity(batch.renewals.len().min(TOLD_AT_ONCE));
-    loop {
-        // With nobody left to be impatient, late answers are still waited for: they count from when
-        // they were asked for, and a driver that gives up by itself knows why.
-        let first = silent.first();
-        let soonest = first.map_or(LATE_ANSWER_MAX, |(patience, _)| patience);
+    while let Some(soonest) = silent.next() {
         let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
-        match (tokio::time::timeout(left, some_of(&mut answers, &mut told)).await, first) {
-            (Ok(true), _) => {
-                told.iter().for_each(|(index, _)| silent.heard(*index));
+        match tokio::time::timeout(left, some_of(&mut answers, &mut told)).await {
+            Ok(true) => {
+                told.retain(|(index, _)| silent.answered(*index));
                 call.report(&mut told);
             }
-            (Ok(false), _) | (Err(_), None) => break,
-            (Err(_), Some((patience, _))) => {
-                let passed = keeper.clock.now().since(sent_at).max(patience);
-                let fault = Fault::transient("renew in time", "no answer");
-                told.extend(silent.until(passed).map(|index| (index, Err(fault.clone()))));
-                call.report(&mut told);
+            Ok(false) => break,
+            Err(_) => {
+                let passed = keeper.clock.now().since(sent_at).max(soonest);
+                call.report_slow(&silent.until(passed));
             }
         }
     }
     let fault = Fault::transient("renew", "the backend did not answer for this claim");
-    told.extend(silent.until(Duration::MAX).map(|index| (index, Err(fault.clone()))));
+    told.extend(silent.unanswered().map(|index| (index, Err(fault.clone()))));
     call.report(&mut told);
 }
 
@@ -196,10 +189,10 @@ impl Call<'_> {
         let mut effects = Effects { quiet, ..Effects::default() };
         let Batch { renewals, senders } = self.batch;
         let known = |(index, answer): (usize, _)| {
-            Some((renewals.get(index)?, senders.get(index)?.0, answer))
+            Some((renewals.get(index)?, senders.get(index)?.slot, answer))
         };
         let mut table = keeper.table();
-        table.look_at(answers.iter().filter_map(|(index, _)| Some(senders.get(*index)?.0)));
+        table.look_at(answers.iter().filter_map(|(index, _)| Some(senders.get(*index)?.slot)));
         for (renewal, slot, answer) in answers.drain(..).filter_map(known) {
             if listened
                 && self.asked == Asked::Place
@@ -207,7 +200,9 @@ impl Call<'_> {
             {
                 effects.push(Effect::Waits(renewal.claim.key.clone(), waiting.ahead));
             }
-            let whose = (&renewal.claim.id, slot);
+            let whose = (&renewal.claim, slot);
+            let located = |fault| located(&*keeper.backend, &renewal.claim.key, fault);
+            let answer = answer.map_err(located);
             table.answered(whose, self.asked, self.sent_at, now, answer, &mut effects);
         }
         // The rest of the batch may take a while.
@@ -217,81 +212,118 @@ impl Call<'_> {
         drop(table);
         keeper.announce(effects);
     }
+
+    /// Tells the table which claims have waited long enough for their answer.
+    fn report_slow(&self, indexes: &[usize]) {
+        let (keeper, now) = (self.keeper, self.keeper.clock.now());
+        let mut effects = Effects::default();
+        let Batch { renewals, senders } = self.batch;
+        let mut table = keeper.table();
+        for &index in indexes {
+            if let (Some(renewal), Some(sender)) = (renewals.get(index), senders.get(index)) {
+                let whose = (&renewal.claim, sender.slot);
+                let fault = silence("renew", sender.slow_after);
+                let fault = located(&*keeper.backend, &renewal.claim.key, fault);
+                table.is_slow(whose, self.sent_at, now, &fault, &mut effects);
+            }
+        }
+        drop(table);
+        keeper.announce(effects);
+    }
 }
 
-/// Who has not been answered yet, the least patient first.
+/// The claims of a call that were not answered yet, and what becomes of them when.
 struct Silent {
-    order: Vec<(Duration, usize)>,
-    heard: Vec<bool>,
-    /// All before this one were heard.
+    /// After how long which claim is slow, and is forgotten; the soonest first.
+    deadlines: Vec<(Duration, usize, Overdue)>,
+    /// All before this one have passed.
     at: usize,
+    /// By index: answered, or forgotten.
+    done: Vec<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Overdue {
+    Slow,
+    Forgotten,
 }
 
 impl Silent {
-    fn new(senders: &[Sender]) -> Self {
-        let mut order: Vec<_> = senders.iter().map(|(_, patience)| *patience).zip(0..).collect();
-        order.sort_unstable();
-        Self { order, heard: vec![false; senders.len()], at: 0 }
+    fn new(batch: &Batch) -> Self {
+        let slow = batch.senders.iter().map(|sender| (sender.slow_after, Overdue::Slow));
+        // What was asked for so long ago is over.
+        let forgotten = batch.renewals.iter().map(|renewal| (renewal.span, Overdue::Forgotten));
+        let numbered = slow.enumerate().chain(forgotten.enumerate());
+        let mut deadlines: Vec<_> =
+            numbered.map(|(index, (after, overdue))| (after, index, overdue)).collect();
+        deadlines.sort_unstable();
+        Self { deadlines, at: 0, done: vec![false; batch.renewals.len()] }
     }
 
-    fn heard(&mut self, index: usize) {
-        if let Some(heard) = self.heard.get_mut(index) {
-            *heard = true;
-        }
+    /// Notes an answer. True if it was waited for.
+    fn answered(&mut self, index: usize) -> bool {
+        self.done.get_mut(index).is_some_and(|done| !std::mem::replace(done, true))
     }
 
-    /// Those whose patience is no longer than this. They will not be named again.
-    fn until(&mut self, passed: Duration) -> impl Iterator<Item = usize> {
-        std::iter::from_fn(move || {
-            let (_, index) = self.first().filter(|(patience, _)| *patience <= passed)?;
-            self.heard(index);
-            Some(index)
-        })
-    }
-
-    fn first(&mut self) -> Option<(Duration, usize)> {
-        while self.order.get(self.at).is_some_and(|(_, index)| self.heard[*index]) {
+    /// The next deadline of a claim that is not answered; none if there is none.
+    fn next(&mut self) -> Option<Duration> {
+        while self.deadlines.get(self.at).is_some_and(|(_, index, _)| self.done[*index]) {
             self.at += 1;
         }
-        self.order.get(self.at).copied()
+        self.deadlines.get(self.at).map(|(deadline, ..)| *deadline)
+    }
+
+    /// Those that have become slow by now.
+    fn until(&mut self, passed: Duration) -> Vec<usize> {
+        let mut slow = Vec::new();
+        while self.next().is_some_and(|deadline| deadline <= passed) {
+            let (_, index, overdue) = self.deadlines[self.at];
+            self.at += 1;
+            match overdue {
+                Overdue::Slow => slow.push(index),
+                Overdue::Forgotten => self.done[index] = true,
+            }
+        }
+        slow
+    }
+
+    /// Those that are still waited for.
+    fn unanswered(&self) -> impl Iterator<Item = usize> {
+        (0..self.done.len()).filter(|index| !self.done[*index])
     }
 }
 
-async fn release(keeper: Arc<Keeper>, claim: Claim, how: How) {
-    let id = claim.id;
-    let target = Target::Claim(claim);
+async fn release(keeper: Arc<Keeper>, claim: Claim, target: Target, how: How) {
     let span = tracing::debug_span!("lock.release", key = %target.key(), outcome = Empty);
     let call = keeper.backend.release(&target, how).instrument(span.clone());
     let answer = match tokio::time::timeout(RELEASE_MAX, call).await {
         Ok(answer) => answer.map(|_| ()),
-        Err(elapsed) => Err(Fault::transient("release in time", elapsed)),
+        Err(_) => Err(silence("release", RELEASE_MAX)),
     };
     span.record("outcome", if answer.is_ok() { "released" } else { "failed" });
     if let Err(fault) = &answer {
         tracing::warn!(key = %target.key(), %fault, "release not acknowledged");
     }
     let mut table = keeper.table();
-    table.released(id, keeper.clock.now(), &answer);
+    table.released(&claim, keeper.clock.now(), &answer);
     keeper.tell_if_drained(&table);
-}
-
-impl Ear for Keeper {
-    fn hear(&self, push: Push) {
-        pushed(self, push);
-    }
 }
 
 fn pushed(keeper: &Keeper, push: Push) {
     match push {
         Push::Granted { id, ticket, fence } => keeper.table().granted(id, ticket, fence),
         Push::Broken { id } => {
-            let effects = keeper.table().broken(id);
+            let effects = keeper.table().broken(id, keeper.clock.now());
             keeper.announce(effects);
+            // Where it is not clear which hold is meant, the task asks.
+            keeper.wake.notify_one();
+        }
+        Push::Check { id } => {
+            keeper.table().check(id, keeper.clock.now());
+            keeper.wake.notify_one();
         }
         Push::Interrupted => {
             keeper.table().hurry(keeper.clock.now());
-            // Heard by an ear, it is not known to the task.
-            keeper.wake.notify_one();
         }
         // Messages of a later version are hints that we do not know how to use.
         _ => {}

@@ -1,7 +1,7 @@
 //! What there is to tell about an acquisition while it lasts, and how it ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use distlock_core::{Ask, Key, Mode, Moment, Ticket, VisitId, What};
 use tracing::Span;
@@ -30,6 +30,8 @@ pub(crate) struct Acquisition<'a> {
     started: Moment,
     /// The place that it waits in.
     place: AtomicU64,
+    /// The place outlives the call.
+    place_kept: AtomicBool,
     over: bool,
     pub(crate) span: Span,
 }
@@ -46,9 +48,14 @@ impl<'a> Acquisition<'a> {
             settings: Arc::clone(settings),
             key: ask.claim.key.clone(),
             mode: Mode::of(ask),
-            visit: settings.journal.and_then(|_| VisitId::random()),
+            visit: settings.journal.and_then(|_| match ask.attempt {
+                // The id is the caller's, who may repeat the call.
+                Some(_) => Some(VisitId::of(&ask.claim.id)),
+                None => VisitId::random(),
+            }),
             started,
             place: AtomicU64::new(NOT_WAITING),
+            place_kept: AtomicBool::new(false),
             over: false,
             span: tracing::debug_span!(
                 "lock.acquire",
@@ -83,9 +90,17 @@ impl<'a> Acquisition<'a> {
         }
     }
 
+    /// The wait is over, and its place in the queue stays for a call that comes back to it.
+    pub(crate) fn place_kept(&self) {
+        self.place_kept.store(true, Ordering::Relaxed);
+    }
+
     /// It has ended, one way or the other.
     pub(crate) fn ended(mut self, result: &Result<Grant, Error>) {
         self.over = true;
+        if self.place_kept.load(Ordering::Relaxed) {
+            return self.count("queued");
+        }
         self.count(result.as_ref().map_or_else(why, |_| "granted"));
         match result {
             Ok(Grant { fence, waited, .. }) => {

@@ -1,12 +1,12 @@
 //! A backend whose calls are timed, and whose renewals are counted.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Ear, Fault, Health, How, Key, Outcome,
-    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -77,6 +77,10 @@ impl Backend for Measured {
         self.inner.capabilities()
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         self.time("acquire", self.inner.acquire(ask))
     }
@@ -126,9 +130,5 @@ impl Backend for Measured {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.inner.pushes()
-    }
-
-    fn lend(&self, ear: Weak<dyn Ear>) {
-        self.inner.lend(ear);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use distlock_core::{Key, Label, Mode, Moment, Note, Streaming, VisitId, What};
+use distlock_core::{Fault, Key, Label, Mode, Moment, Note, Streaming, VisitId, What};
 use futures_util::stream;
 use tokio::sync::broadcast;
 
@@ -68,7 +68,8 @@ pub enum Event {
         /// How much of the old lease was left: the early warning if it shrinks.
         margin: Duration,
     },
-    /// A renewal failed; it is repeated until the lease ends.
+    /// A renewal failed; it is repeated until the lease ends. Comes once for every attempt that
+    /// fails or is not answered in time.
     AtRisk {
         /// The key.
         key: Key,
@@ -76,6 +77,8 @@ pub enum Event {
         fence: u64,
         /// How much of the lease is left.
         remaining: Duration,
+        /// Why it failed.
+        fault: Fault,
     },
     /// A lock was lost.
     Lost {

@@ -31,6 +31,7 @@ async fn try_lock_asks_once_without_waiting_and_says_who_has_it() {
         reason: None,
         fence: 41,
         weight: 1,
+        capacity: Some(1),
         exclusive: true,
         group: None,
         held_for: secs(3),

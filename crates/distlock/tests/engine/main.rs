@@ -12,3 +12,4 @@ mod pushes;
 mod queue;
 mod slow;
 mod support;
+mod timeouts;

@@ -219,3 +219,37 @@ async fn after_an_interruption_everybody_who_waits_asks_at_once_where_it_stands(
     let guard = locking.await.unwrap().unwrap();
     assert_eq!((renewed_at(&backend), guard.waited()), (vec![ms(300)], ms(300)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_during_a_heartbeat_is_followed_by_another_heartbeat() {
+    let (backend, locks) = stage();
+    backend.on_acquire(queued(7));
+    // Decided by the store before the grant, answered after the interruption.
+    let (gate, reply) = Reply::from(waiting(7)).gated();
+    backend.on_renew(reply);
+    backend.always_renew(Standing::Held { fence: 42 });
+    let locking = start_lock(&locks).await;
+    gate.reached().await;
+    backend.push(Push::Interrupted);
+    settle().await;
+    assert_eq!(backend.count_renews(), 1, "not beside the one under way");
+    gate.open();
+    let guard = timeout(ms(10), locking).await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.fence(), 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interruption_before_the_answer_to_an_ask_is_followed_by_a_heartbeat() {
+    let (backend, locks) = stage();
+    // Queued and granted by the store; the push is lost before the answer arrives.
+    let (gate, reply) = Reply::from(queued(7)).gated();
+    backend.on_acquire(reply);
+    backend.always_renew(Standing::Held { fence: 42 });
+    let locking = start_lock(&locks).await;
+    gate.reached().await;
+    backend.push(Push::Interrupted);
+    settle().await;
+    gate.open();
+    let guard = timeout(ms(10), locking).await.unwrap().unwrap().unwrap();
+    assert_eq!(guard.fence(), 42);
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod leases;
 #[cfg(feature = "metrics")]
 mod numbers;
 mod spans;

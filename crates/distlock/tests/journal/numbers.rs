@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use distlock::backends::Memory;
 use distlock::{Error, Event, Locks};
 use futures_util::StreamExt;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -47,7 +49,7 @@ impl Numbers {
 #[test]
 fn every_number_is_told_and_no_key_is_a_label() {
     watched(async |seen| {
-        let locks = Locks::memory().configure(|o| o.ttl(ms(1_500)).place(ms(2_000))).unwrap();
+        let locks = here().configure(|o| o.ttl(ms(1_500)).place(ms(2_000))).unwrap();
         let mut events = locks.events();
         let mutex = locks.mutex("jobs/s3cret-name").unwrap();
         let guard = mutex.lock().await.unwrap();
@@ -99,7 +101,7 @@ fn every_number_is_told_and_no_key_is_a_label() {
 #[test]
 fn waits_that_are_cancelled_or_polled_are_counted_too() {
     watched(async |seen| {
-        let locks = Locks::memory();
+        let locks = here();
         let guard = locks.mutex("a/k").unwrap().lock().await.unwrap();
         let pacing = distlock::Pacing::fixed(ms(5));
         let polls = |o: distlock::Options| o.waiting(distlock::Waiting::Poll(pacing));
@@ -117,4 +119,9 @@ fn waits_that_are_cancelled_or_polled_are_counted_too() {
         assert_eq!(told["distlock_acquire_total{group=a,outcome=cancelled}"], 1.0);
         assert_eq!(told["distlock_waiters{group=a}"], 0.0);
     });
+}
+
+/// Locks whose numbers are told on the thread of the test, where the recorder of the test is.
+fn here() -> Locks {
+    Locks::without_thread(Arc::new(Memory::new()))
 }

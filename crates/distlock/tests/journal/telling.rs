@@ -127,9 +127,10 @@ async fn a_break_tells_who_did_it_and_why() {
     let operator = writing(&locks, "anna").configure(|o| o.reason("stuck")).unwrap();
     operator.break_hold("k", guard.fence()).await.unwrap();
     guard.lost().await;
-    let told = story(&locks, "k").await;
-    assert!(told.iter().any(|told| told == "holder broken by anna: stuck"), "{told:?}");
-    assert!(told.iter().any(|told| told == "holder lost broken"), "{told:?}");
+    // The loss is told before it is noted down.
+    for note in ["holder broken by anna: stuck", "holder lost broken"] {
+        until(note, async || story(&locks, "k").await.iter().any(|told| told == note)).await;
+    }
     let past = locks.history("k", 10).await.unwrap();
     assert_eq!(past.len(), 1);
     assert!(matches!(&past[0].state, VisitState::Broken { by, .. } if by.as_str() == "anna"));
@@ -203,4 +204,33 @@ async fn listeners_hear_of_waits() {
     let gave_up = events.next().await.unwrap();
     assert!(matches!(gave_up, Event::GaveUp { waited, .. } if waited >= ms(5)), "{gave_up:?}");
     assert!(matches!(events.next().await, Some(Event::Released { .. })));
+}
+
+#[tokio::test]
+async fn an_adopted_lease_is_noted_in_the_mode_in_which_it_is_held() {
+    let locks = writing(&Locks::memory(), "a");
+    let leases = || locks.lease("k").unwrap();
+    let cases = [
+        (leases(), Mode::Exclusive),
+        (leases().shared(), Mode::Shared),
+        (leases().permits(2, 5).unwrap(), Mode::Permits { weight: 2, capacity: 5 }),
+    ];
+    for (leases, mode) in cases {
+        let lease = leases.acquire().await.unwrap();
+        let text = serde_json::to_string(&lease).unwrap();
+        locks.adopt(&lease).await.unwrap().release().await.unwrap();
+        let last = all(&locks).await.pop().unwrap().note;
+        assert_eq!((last.what.name(), last.mode), ("released", mode));
+
+        // The same after it was written down and read again.
+        let again = leases.acquire_as(serde_json::from_str::<distlock::Lease>(&text).unwrap().id());
+        let text = serde_json::to_string(&again.await.unwrap()).unwrap();
+        let read: distlock::Lease = serde_json::from_str(&text).unwrap();
+        locks.adopt(&read).await.unwrap().release().await.unwrap();
+        let last = all(&locks).await.pop().unwrap().note;
+        assert_eq!((last.what.name(), last.mode), ("released", mode), "{text}");
+    }
+    let read = locks.rwlock("k").unwrap().read().await.unwrap().into_lease();
+    locks.adopt(&read).await.unwrap().release().await.unwrap();
+    assert_eq!(all(&locks).await.pop().unwrap().note.mode, Mode::Shared);
 }

@@ -1,6 +1,6 @@
 //! What is counted and told: every grant ends in exactly one event.
 
-use distlock::{Event, Reason};
+use distlock::{Event, Fault, Reason};
 use distlock_core::{Outcome, Standing};
 use distlock_testkit::Reply;
 use futures_util::StreamExt;
@@ -94,8 +94,46 @@ async fn a_life_is_told_in_sequence_to_streams_and_callbacks_alike() {
     let streamed: Vec<_> = stream.take(4).collect().await;
     assert_eq!(streamed, told);
     let remaining = VALID - secs(10);
-    assert_eq!(told[1], Event::AtRisk { key: key.clone(), fence, remaining });
+    let Event::AtRisk { key: at, fence: of, remaining: left, fault } = &told[1] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((at, *of, *left), (&key, fence, remaining));
+    assert!(fault.is_transient() && fault.key() == Some(&key), "{fault}");
     assert_eq!(told[3], Event::Released { key, fence, held: secs(15) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_renewal_that_fails_is_told_once_with_its_fault() {
+    let (backend, locks) = stage();
+    let seen = listen(&locks);
+    for why in ["first", "second", "third"] {
+        backend.on_renew(Reply::fault(Fault::transient("renew", why)));
+    }
+    let guard = hold(&locks, "k").await;
+    sleep(secs(25)).await;
+    guard.release().await.unwrap();
+    let told = seen.lock().unwrap().clone();
+    let fault = |event: &Event| match event {
+        Event::AtRisk { fault, .. } => Some(fault.to_string()),
+        _ => None,
+    };
+    let faults: Vec<_> = told.iter().filter_map(fault).collect();
+    let expected = ["first", "second", "third"]
+        .map(|why| format!("could not renew \"k\" at a scripted store: {why}"));
+    assert_eq!(faults, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_slow_and_then_fails_is_told_once() {
+    let (backend, locks) = stage();
+    let seen = listen(&locks);
+    backend.on_renew(Reply::transient().after(secs(7)));
+    let guard = hold(&locks, "k").await;
+    sleep(secs(22)).await;
+    guard.release().await.unwrap();
+    let told = seen.lock().unwrap().clone();
+    let kinds: Vec<_> = told.iter().map(kind).collect();
+    assert_eq!(kinds, ["granted", "at risk", "renewed", "released"], "{told:?}");
 }
 
 fn kind(event: &Event) -> &'static str {

@@ -76,7 +76,8 @@ async fn a_permanent_fault_does_not_end_a_hold_before_its_time() {
 async fn a_confirmation_after_the_end_of_validity_heals_nothing() {
     for late in [ms(0), ms(1), secs(100)] {
         let (backend, locks) = stage_with(|o| o.renew_at(0.9));
-        backend.on_renew(Reply::from(Standing::Held { fence: 1 }).after(VALID - secs(27) + late));
+        let late_answer = Reply::from(Standing::Held { fence: 1 }).after(VALID - secs(27) + late);
+        backend.always_renew(late_answer);
         let guard = hold(&locks, "k").await;
         sleep(secs(27) + secs(300)).await;
         assert!(!guard.is_held(), "late by {late:?}");

@@ -7,6 +7,7 @@ mod clocks;
 mod closing;
 mod crowd;
 mod loss;
+mod own_thread;
 mod releasing;
 mod renewal;
 mod runtimes;

@@ -112,7 +112,10 @@ async fn an_outage_shorter_than_the_lease_is_ridden_out_without_a_word_of_loss()
         backend.always_renew(held());
         sleep(secs(300)).await;
         assert!(guard.is_held(), "hung {hung}");
-        assert_eq!((count(&seen, at_risk), count(&seen, lost)), (1, 0), "hung {hung}");
+        // Every attempt that fails is reported. One that hangs is not repeated beside itself for
+        // long.
+        let told = if hung { 1 } else { 6 };
+        assert_eq!((count(&seen, at_risk), count(&seen, lost)), (told, 0), "hung {hung}");
     }
 }
 
@@ -168,5 +171,18 @@ async fn a_store_that_forgets_to_answer_counts_as_one_that_failed() {
     assert!(guard.is_held());
     let gaps = renewed_at(&backend);
     let first: Duration = gaps[1] - gaps[0];
-    assert!(first <= secs(1), "the second try comes in time: {first:?}");
+    assert!(first <= ms(1_500), "the second try comes in time: {first:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_slower_than_the_interval_keep_the_lease_and_are_not_asked_for_more_often() {
+    let (backend, locks) = stage();
+    backend.always_renew(Reply::from(held()).after(TTL * 4 / 10));
+    let guard = hold(&locks, "k").await;
+    sleep(secs(300)).await;
+    let sent = renewed_at(&backend);
+    assert!(guard.is_held(), "{:?}: {sent:?}", guard.loss());
+    assert!(sent.len() <= 30, "one renewal in ten seconds: {} in 300 s", sent.len());
+    let spaced = |pair: &[Duration]| pair[1] - pair[0] >= TTL / 3;
+    assert!(sent.windows(2).all(spaced), "never more often than with a quick store: {sent:?}");
 }

@@ -34,7 +34,10 @@ fn all() -> Vec<(Error, bool, bool)> {
         (Error::NotReplicated { key: k(), confirmed: 0, wanted: 1 }, true, true),
         (Error::ReleaseUncertain { key: k(), source: fault() }, true, true),
         (Error::Invalid(Invalid::new("ttl", 0, "must be at least 1 ms")), false, false),
+        (Error::Url(Invalid::new("URL scheme", "x", "is unknown")), false, false),
         (Error::Backend(fault()), false, true),
+        (Error::Backend(Fault::denied("log in", "wrong password")), false, false),
+        (Error::Backend(fault().at_key(&key).at_store("redis://h:6379")), true, true),
         (Error::Backend(Fault::permanent("log in", "wrong password")), false, false),
     ]
 }
@@ -68,20 +71,47 @@ fn the_texts_are_these() {
 }
 
 #[test]
-fn the_source_is_kept() {
+fn a_text_is_complete_and_the_sources_below_repeat_nothing_of_it() {
     for (error, ..) in all() {
-        let expected = matches!(
-            error,
-            Error::Timeout { source: Some(_), .. }
-                | Error::ReleaseUncertain { .. }
-                | Error::Invalid(_)
-                | Error::Backend(_)
-        );
-        assert_eq!(error.source().is_some(), expected, "{error}");
+        let (text, mut below) = (error.to_string(), error.source());
+        while let Some(source) = below {
+            assert!(!text.contains(&source.to_string()), "{text}: {source}");
+            below = source.source();
+        }
     }
-    let root = Error::Backend(fault());
-    let root = root.source().unwrap();
-    assert_eq!(root.to_string(), "connection refused");
+    let text = Error::Backend(fault()).to_string();
+    assert_eq!(text, "could not reach the store: connection refused");
+}
+
+#[test]
+fn the_cause_of_a_fault_is_kept_with_its_type() {
+    let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    let fault = Fault::transient("acquire", refused);
+    let cause = fault.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    assert_eq!(cause.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_error_of_a_backend_names_the_key_and_the_store() {
+    let world = World::new();
+    let (locks, network) = world.faulty();
+    let lease = locks.lease("k").unwrap().acquire().await.unwrap();
+    network.cut();
+    let leases = locks.lease("k").unwrap();
+    let mut same = lease.clone();
+    for error in [
+        locks.mutex("k").unwrap().try_lock().await.unwrap_err(),
+        locks.mutex("k").unwrap().try_lock_for(secs(3)).await.unwrap_err(),
+        leases.extend(&mut same).await.unwrap_err(),
+        leases.release(&lease).await.unwrap_err(),
+        locks.inspect("k").await.unwrap_err(),
+        locks.break_hold("k", 1).await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains("\"k\"") && text.contains(" at memory:"), "{text}");
+    }
+    assert!(locks.list("", None).await.unwrap_err().to_string().contains("at memory:"));
+    assert!(locks.probe().await.unwrap_err().to_string().contains("at memory:"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,6 @@ impl Ledger {
     }
 }
 
-/// S4-75.
 #[tokio::test(start_paused = true)]
 async fn a_late_write_with_an_old_fence_is_refused() {
     let world = World::new();
@@ -183,7 +182,7 @@ async fn a_release_that_cannot_reach_the_store_says_so_and_is_repeated() {
     assert!(world.locks().inspect("k").await.unwrap().is_free());
 }
 
-/// F-05: dropped in a thread without a runtime, and while a panic unwinds.
+/// Dropped in a thread without a runtime, and while a panic unwinds.
 #[tokio::test(start_paused = true)]
 async fn a_guard_may_be_dropped_anywhere() {
     let world = World::new();

@@ -86,7 +86,6 @@ async fn a_writer_blocked_by_a_writer_wins_over_a_reader() {
     assert!(reading.await.unwrap().is_ok());
 }
 
-/// S1-56.
 #[tokio::test(start_paused = true)]
 async fn a_single_attempt_to_write_yields_to_a_writer_in_the_queue() {
     let world = World::new();

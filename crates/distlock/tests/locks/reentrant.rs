@@ -4,7 +4,6 @@ use distlock::{End, ReentryId};
 
 use crate::support::{World, go, is_held, is_timeout, ms, pass, queued, secs};
 
-/// S4-34.
 #[tokio::test(start_paused = true)]
 async fn a_nested_call_keeps_the_mutex_until_the_outer_one_leaves() {
     let world = World::new();

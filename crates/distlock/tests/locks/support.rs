@@ -1,13 +1,13 @@
 //! A store with several processes on it, all on tokio's paused time.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Error, Fault, Guard, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Cursor, Ear, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+    Answer, Ask, Cursor, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
 };
 use distlock_testkit::{Faults, Faulty, Scripted};
 use futures_util::StreamExt;
@@ -112,6 +112,10 @@ impl Backend for Hung {
         self.inner.capabilities()
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         self.inner.acquire(ask)
     }
@@ -164,9 +168,5 @@ impl Backend for Hung {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.inner.pushes()
-    }
-
-    fn lend(&self, ear: Weak<dyn Ear>) {
-        self.inner.lend(ear);
     }
 }

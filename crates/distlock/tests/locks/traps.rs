@@ -1,7 +1,7 @@
-//! What the sources do wrong, line by line, and that we do not. Names begin with the line's id.
+//! Defects of other lock libraries, and that distlock does not have them.
 
-mod s1;
-mod s1_guards;
-mod s2;
-mod s3;
-mod s4_s5;
+mod guards;
+mod owners_and_waiting;
+mod queues_and_extensions;
+mod readers_and_writers;
+mod renewals;

@@ -40,7 +40,7 @@ fn fence_of(answer: &Answer) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f48_a_partial_acquire_lets_go_everywhere() {
+async fn a_partial_acquire_is_released_on_every_node() {
     let nodes = mortals(5);
     let locks = locks_of(&nodes);
     drop(locks.mutex("warm").unwrap().lock().await.unwrap());
@@ -61,7 +61,7 @@ async fn f48_a_partial_acquire_lets_go_everywhere() {
 /// Five clients take one key all the time. A busy machine may be slow, so they are patient; if the
 /// votes stayed split, no patience would do.
 #[tokio::test]
-async fn f49_split_votes_converge() {
+async fn split_votes_converge() {
     let servers = Servers::start(5);
     let rounds = |client: u32| {
         let patient = QuorumOptions::default().node_timeout(Duration::from_secs(20));
@@ -78,7 +78,7 @@ async fn f49_split_votes_converge() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f50_only_pure_renewals_count_and_lost_nodes_are_healed() {
+async fn only_pure_renewals_count_and_lost_nodes_are_healed() {
     let nodes = mortals(3);
     let (quorum, x) = (quorum_of(&nodes), ask());
     let fence = fence_of(&quorum.acquire(&x).await.unwrap());
@@ -93,7 +93,7 @@ async fn f50_only_pure_renewals_count_and_lost_nodes_are_healed() {
 }
 
 #[tokio::test]
-async fn f51_two_of_five_may_be_paused_or_killed() {
+async fn two_of_five_may_be_paused_or_killed() {
     let mut servers = Servers::start(5);
     // A call that waited for a silent node would take this long.
     let silent = Duration::from_secs(20);
@@ -126,7 +126,7 @@ async fn f51_two_of_five_may_be_paused_or_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f52_a_quorum_lost_is_noticed_at_the_deadline_and_not_before() {
+async fn a_quorum_lost_is_noticed_at_the_deadline_and_not_before() {
     let nodes = mortals(5);
     let guard = locks_of(&nodes).mutex("k").unwrap().lock().await.unwrap();
     tokio::time::sleep(Duration::from_secs(45)).await;
@@ -138,7 +138,7 @@ async fn f52_a_quorum_lost_is_noticed_at_the_deadline_and_not_before() {
 }
 
 #[tokio::test]
-async fn f53_a_clock_that_jumps_cannot_turn_the_fence_back() {
+async fn a_clock_that_jumps_cannot_turn_the_fence_back() {
     let clocks: Vec<_> = (0..3).map(|_| ManualClock::new()).collect();
     let nodes: Vec<_> = clocks.iter().map(|clock| Mortal::new(Arc::new(clock.clone()))).collect();
     let (a, b) = (quorum_of(&nodes), quorum_of(&nodes));
@@ -157,7 +157,7 @@ async fn f53_a_clock_that_jumps_cannot_turn_the_fence_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f57_every_lease_is_its_own() {
+async fn every_lease_is_its_own() {
     let nodes = mortals(3);
     let long = locks_of(&nodes).configure(|o| o.ttl(Duration::from_secs(60))).unwrap();
     let short = locks_of(&nodes).configure(|o| o.ttl(Duration::from_secs(1)).drift(0.3)).unwrap();

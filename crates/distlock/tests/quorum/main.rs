@@ -5,9 +5,11 @@
 mod chaos;
 mod counters;
 mod failures;
+mod hung;
 mod kit;
 mod members;
 mod silence;
 mod support;
 mod sweep;
 mod unheard;
+mod unpolled;

@@ -2,13 +2,13 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Clock, Cursor, Fault, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Confirmed, Ear, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+    Answer, Ask, Confirmed, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
 };
 use distlock_testkit::servers::RedisServer;
 use futures_util::{StreamExt, stream};
@@ -126,6 +126,10 @@ impl Backend for Mortal {
         self.life().store.capabilities()
     }
 
+    fn location(&self) -> &str {
+        "a mortal store"
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move { self.store().await?.acquire(ask).await })
     }
@@ -176,8 +180,6 @@ impl Backend for Mortal {
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// Nodes on the runtime's clock.

@@ -171,7 +171,7 @@ async fn a_call_dropped_at_any_point_leaves_nothing_on_any_node() {
     let (mut cancellations, mut leftovers) = (0, Vec::new());
     for (name, call) in CALLS {
         for situation in SITUATIONS {
-            for seed in 0..3 {
+            for seed in 0..4 {
                 let slot = RefCell::new(Some(Stage::prepare(situation, seed).await));
                 let make = || call(slot.borrow().as_ref().unwrap().locks.clone());
                 let after = async |polls| {

@@ -1,4 +1,4 @@
-//! F-03: futures that are dropped at any moment leave nothing at a real server.
+//! Futures that are dropped at any moment leave nothing at a real server.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ fn long(url: &str) -> Locks {
 }
 
 #[tokio::test]
-async fn f03_a_call_dropped_after_any_number_of_polls_leaves_nothing() {
+async fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
     let server = RedisServer::start();
     for (name, call) in CALLS {
         let locks = long(&server.url());
@@ -57,7 +57,7 @@ async fn f03_a_call_dropped_after_any_number_of_polls_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f03_a_call_dropped_while_it_waits_leaves_nothing() {
+async fn a_call_dropped_while_it_waits_leaves_nothing() {
     let server = RedisServer::start();
     let mut rng = Rng::new(3);
     for (name, call) in CALLS {
@@ -84,7 +84,7 @@ async fn f03_a_call_dropped_while_it_waits_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f03_a_client_that_goes_leaves_no_subscription() {
+async fn a_client_that_goes_leaves_no_subscription() {
     let server = RedisServer::start();
     let channels = || server.command(&["PUBSUB", "CHANNELS"]);
     let locks = long(&server.url());

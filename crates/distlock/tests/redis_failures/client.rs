@@ -8,7 +8,7 @@ use distlock_testkit::servers::Flow;
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f01_a_lost_reply_does_not_take_the_lock_twice() {
+async fn a_lost_reply_does_not_take_the_lock_twice() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     proxy.cut_after(0);
@@ -24,7 +24,7 @@ async fn f01_a_lost_reply_does_not_take_the_lock_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f01_a_call_with_a_deadline_rides_out_a_lost_reply() {
+async fn a_call_with_a_deadline_rides_out_a_lost_reply() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     proxy.cut_after(3);
@@ -34,7 +34,7 @@ async fn f01_a_call_with_a_deadline_rides_out_a_lost_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f01_replies_that_never_come_do_not_take_the_lock_twice() {
+async fn replies_that_never_come_do_not_take_the_lock_twice() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     proxy.replies(Flow::Swallow);
@@ -51,7 +51,7 @@ async fn f01_replies_that_never_come_do_not_take_the_lock_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f01_a_waiter_whose_reply_is_lost_waits_once() {
+async fn a_waiter_whose_reply_is_lost_waits_once() {
     let (server, proxy) = behind_proxy();
     let (a, b) = (connected(&proxy).await, locks(&server.url()));
     let held = lock(&b).await;
@@ -67,7 +67,7 @@ async fn f01_a_waiter_whose_reply_is_lost_waits_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f02_a_one_shot_call_that_lost_its_reply_frees_the_key() {
+async fn a_one_shot_call_that_lost_its_reply_frees_the_key() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     proxy.cut_after(0);
@@ -77,7 +77,7 @@ async fn f02_a_one_shot_call_that_lost_its_reply_frees_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f02_a_call_that_gave_up_frees_the_key_after_the_network_heals() {
+async fn a_call_that_gave_up_frees_the_key_after_the_network_heals() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
     proxy.replies(Flow::Swallow);
@@ -94,7 +94,7 @@ async fn f02_a_call_that_gave_up_frees_the_key_after_the_network_heals() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f04_an_acquire_that_arrives_after_its_release_takes_nothing() {
+async fn an_acquire_that_arrives_after_its_release_takes_nothing() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
     proxy.freeze();
@@ -109,7 +109,7 @@ async fn f04_an_acquire_that_arrives_after_its_release_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f04_a_cancelled_wait_that_arrives_late_leaves_no_place() {
+async fn a_cancelled_wait_that_arrives_late_leaves_no_place() {
     let (server, proxy) = behind_proxy();
     let (a, b) = (connected(&proxy).await, locks(&server.url()));
     let a = a.configure(|o| o.place(ms(60_000))).unwrap();
@@ -126,7 +126,7 @@ async fn f04_a_cancelled_wait_that_arrives_late_leaves_no_place() {
 
 /// The old connection is not killed after a reconnect: what it still carries is buried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f04_a_late_copy_of_an_ask_that_was_repeated_takes_nothing() {
+async fn a_late_copy_of_an_ask_that_was_repeated_takes_nothing() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
     proxy.freeze();
@@ -143,7 +143,7 @@ async fn f04_a_late_copy_of_an_ask_that_was_repeated_takes_nothing() {
 
 /// Late renewals and releases of an old connection change nothing for whoever holds now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f04_what_an_old_connection_still_carries_does_not_touch_the_next_holder() {
+async fn what_an_old_connection_still_carries_does_not_touch_the_next_holder() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(900))).unwrap();
     let b = locks(&server.url()).configure(|o| o.ttl(ms(60_000))).unwrap();
@@ -163,7 +163,7 @@ async fn f04_what_an_old_connection_still_carries_does_not_touch_the_next_holder
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f07_a_release_that_is_not_answered_is_uncertain_and_repeated() {
+async fn a_release_that_is_not_answered_is_uncertain_and_repeated() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
     let guard = lock(&a).await;
@@ -179,7 +179,7 @@ async fn f07_a_release_that_is_not_answered_is_uncertain_and_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f07_a_dropped_guard_is_released_after_an_outage() {
+async fn a_dropped_guard_is_released_after_an_outage() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(60_000))).unwrap();
     let guard = lock(&a).await;
@@ -193,7 +193,7 @@ async fn f07_a_dropped_guard_is_released_after_an_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f08_a_late_release_does_not_touch_the_next_holder() {
+async fn a_late_release_does_not_touch_the_next_holder() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await.configure(|o| o.ttl(ms(200))).unwrap();
     let b = locks(&server.url());

@@ -61,11 +61,13 @@ async fn a_crowd_that_only_waits_is_not_looked_at_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f35_a_crowd_whose_queue_was_deleted_is_told_and_queues_again() {
+async fn waiters_whose_queue_was_deleted_queue_again() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), patient(&server.url(), 5000));
     let held = lock(&a).await;
     let mut crowd = crowd(&b).await;
+    // An acquire whose reply is still on its way has no place to lose.
+    until("all know that they wait", ms(10_000), async || b.stats().waiting == CROWD).await;
     // What a server that is short of memory may do: one key goes, the others stay.
     server.command(&["DEL", &format!("{MAIN}:qx")]);
     until("all are told", ms(10_000), async || b.stats().places_lost == CROWD as u64).await;
@@ -74,7 +76,7 @@ async fn f35_a_crowd_whose_queue_was_deleted_is_told_and_queues_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f35_a_crowd_of_which_the_details_were_deleted_is_told_and_queues_again() {
+async fn waiters_whose_details_were_deleted_queue_again() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), patient(&server.url(), 5000));
     let held = lock(&a).await;

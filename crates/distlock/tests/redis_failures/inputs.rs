@@ -59,7 +59,7 @@ fn corpus() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f59_every_name_is_a_lock_of_its_own() {
+async fn every_name_is_a_lock_of_its_own() {
     let server = RedisServer::start();
     let long = |locks: Locks| locks.configure(|o| o.ttl(ms(60_000))).unwrap();
     let (a, b) = (long(locks(&server.url())), long(locks(&server.url())));
@@ -95,7 +95,7 @@ async fn listed(locks: &Locks) -> HashSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f59_names_that_are_no_names_are_refused_unsent() {
+async fn invalid_names_are_refused_before_anything_is_sent() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     for name in [String::new(), "x".repeat(513), "\u{e9}".repeat(257)] {
@@ -105,7 +105,7 @@ async fn f59_names_that_are_no_names_are_refused_unsent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f60_locks_with_readers_and_queues_do_not_meet_their_neighbours() {
+async fn locks_with_readers_and_queues_do_not_meet_their_neighbours() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
     let names = ["foo", "foo:q", "foo:qx", "foo:s", "foo:d", "foo}:c", "{foo}", "foo/x"];
@@ -127,7 +127,7 @@ async fn f60_locks_with_readers_and_queues_do_not_meet_their_neighbours() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f60_namespaces_do_not_meet() {
+async fn namespaces_do_not_meet() {
     let server = RedisServer::start();
     let within = |namespace: &str| {
         Locks::connect(&format!("{}?namespace={namespace}", server.url())).unwrap()
@@ -143,7 +143,7 @@ async fn f60_namespaces_do_not_meet() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f61_a_ttl_is_refused_or_is_what_the_server_keeps() {
+async fn a_ttl_is_refused_or_is_what_the_server_keeps() {
     let server = RedisServer::start();
     let day = Duration::from_secs(24 * 60 * 60);
     let a = Locks::connect(&server.url()).unwrap();
@@ -175,7 +175,7 @@ async fn f61_a_ttl_is_refused_or_is_what_the_server_keeps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f61_the_shortest_lease_is_held_or_said_to_be_too_short() {
+async fn the_shortest_lease_is_held_or_said_to_be_too_short() {
     let server = RedisServer::start();
     let a = Locks::connect(&server.url()).unwrap().configure(|o| o.ttl(ms(8))).unwrap();
     a.inspect(KEY).await.unwrap();

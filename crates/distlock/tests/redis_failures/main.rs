@@ -1,6 +1,7 @@
 //! What breaks locks on Redis, and what holds all the same: on real servers, by failure mode.
 //!
-//! Names begin with the number of the failure mode. Every test has a server of its own.
+//! `docs/failure-modes.md` lists the failure modes and their tests. Every test has a
+//! server of its own.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -8,6 +9,10 @@ mod acl;
 mod cancel;
 mod client;
 mod crowd;
+mod forged;
+mod hand_over;
+mod hiccup;
+mod hostile;
 mod inputs;
 mod mass;
 mod memory;
@@ -15,7 +20,6 @@ mod network;
 mod operator;
 mod partition;
 mod queue;
-mod relay;
 mod server;
 mod shared;
 mod support;

@@ -1,10 +1,10 @@
-//! F-64: crowds that died, and crowds that are kept alive.
+//! Crowds that died, and crowds that are kept alive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use distlock::backends::Redis;
-use distlock::{ClaimId, Key, Label, Locks, Order};
+use distlock::{ClaimId, Key, Label, Order};
 use distlock_core::{Answer, Ask, Backend, CAPACITY_MAX, Claim, Renewal, Standing, Wait};
 use distlock_testkit::servers::RedisServer;
 use futures_util::StreamExt;
@@ -43,14 +43,15 @@ fn claim() -> Claim {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f64_the_next_acquire_passes_twenty_thousand_dead_readers() {
+async fn the_next_acquire_passes_twenty_thousand_dead_readers() {
     let server = RedisServer::start();
     let mut reader = Ask::new(claim(), Label::new("owner", "crowd").unwrap(), LIFE);
     reader.weight = 1;
     reader.capacity = CAPACITY_MAX;
     reader.order = Order::PreferWriters;
     crowd(&server, &reader).await;
-    let a = Locks::connect(&server.url()).unwrap();
+    // The server has much to remove in one call, and a busy machine takes longer for it.
+    let a = patient(&server.url(), 20_000);
     assert_eq!(a.inspect(KEY).await.unwrap().holders_total, CROWD as u64);
     server.pass(LIFE + ms(50));
     let began = Instant::now();
@@ -63,9 +64,10 @@ async fn f64_the_next_acquire_passes_twenty_thousand_dead_readers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f64_the_next_acquire_passes_twenty_thousand_dead_waiters() {
+async fn the_next_acquire_passes_twenty_thousand_dead_waiters() {
     let server = RedisServer::start();
-    let a = Locks::connect(&server.url()).unwrap();
+    // The server has much to remove in one call, and a busy machine takes longer for it.
+    let a = patient(&server.url(), 20_000);
     let held = lock(&a).await;
     let mut waiter = Ask::new(claim(), Label::new("owner", "crowd").unwrap(), LIFE);
     waiter.wait = Some(Wait { place: LIFE, waiters_max: u32::MAX });

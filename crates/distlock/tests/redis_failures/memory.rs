@@ -11,7 +11,7 @@ fn fill(server: &RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f30_a_policy_that_evicts_locks_is_warned_of() {
+async fn a_policy_that_evicts_locks_is_warned_of() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     assert!(a.probe().await.unwrap().warnings.is_empty(), "noeviction is fine");
@@ -23,7 +23,7 @@ async fn f30_a_policy_that_evicts_locks_is_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f30_an_evicted_lock_is_lost_at_the_next_renewal() {
+async fn an_evicted_lock_is_lost_at_the_next_renewal() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     let guard = lock(&a).await;
@@ -37,7 +37,7 @@ async fn f30_an_evicted_lock_is_lost_at_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f31_full_memory_stops_acquires_but_neither_renewals_nor_releases() {
+async fn full_memory_stops_acquires_but_neither_renewals_nor_releases() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     let guard = lock(&a).await;
@@ -62,7 +62,7 @@ async fn f31_full_memory_stops_acquires_but_neither_renewals_nor_releases() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f31_a_waiting_call_gets_the_lock_when_there_is_memory_again() {
+async fn a_waiting_call_gets_the_lock_when_there_is_memory_again() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     fill(&server);

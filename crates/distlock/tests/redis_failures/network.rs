@@ -15,7 +15,7 @@ const EXTRAS: [&str; 4] =
     ["+OK\r\n", "_\r\n", "$4\r\nheld\r\n", "*2\r\n$7\r\ngranted\r\n$16\r\n1700000000000001\r\n"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f21_an_extra_reply_between_requests_is_no_grant() {
+async fn an_extra_reply_between_requests_is_no_grant() {
     for extra in EXTRAS {
         let (server, proxy) = behind_proxy();
         let (a, b) = (connected(&proxy).await, locks(&server.url()));
@@ -34,7 +34,7 @@ async fn f21_an_extra_reply_between_requests_is_no_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f21_noise_in_front_of_a_reply_does_not_shift_a_grant() {
+async fn noise_in_front_of_a_reply_does_not_shift_a_grant() {
     for extra in &EXTRAS[..3] {
         let (server, proxy) = behind_proxy();
         let (a, b) = (connected(&proxy).await, locks(&server.url()));
@@ -55,7 +55,7 @@ async fn f21_noise_in_front_of_a_reply_does_not_shift_a_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f21_a_stale_grant_in_front_of_a_reply_is_no_grant() {
+async fn a_stale_grant_in_front_of_a_reply_is_no_grant() {
     let (server, proxy) = behind_proxy();
     let (a, b) = (connected(&proxy).await, locks(&server.url()));
     let held = lock(&b).await;
@@ -66,7 +66,7 @@ async fn f21_a_stale_grant_in_front_of_a_reply_is_no_grant() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f22_a_waiter_whose_connection_is_killed_still_wakes() {
+async fn a_waiter_whose_connection_is_killed_still_wakes() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
     let held = lock(&b).await;
@@ -84,7 +84,7 @@ async fn f22_a_waiter_whose_connection_is_killed_still_wakes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f22_a_waiter_whose_push_is_lost_wakes_by_its_heartbeat() {
+async fn a_waiter_whose_push_is_lost_wakes_by_its_heartbeat() {
     let server = RedisServer::start();
     server.command(&["ACL", "SETUSER", "mute", "on", ">pw", "~*", "+@all", "resetchannels"]);
     let (a, b) = (locks(&server.url()), locks(&with_user(&server, "mute")));
@@ -103,7 +103,7 @@ pub(crate) fn with_user(server: &RedisServer, user: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f23_a_release_at_any_moment_of_a_first_call_wakes_it() {
+async fn a_release_at_any_moment_of_a_first_call_wakes_it() {
     let server = RedisServer::start();
     let b = patient(&server.url(), 10_000);
     let mut rng = Rng::new(23);
@@ -124,7 +124,7 @@ async fn f23_a_release_at_any_moment_of_a_first_call_wakes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f24_a_hand_over_costs_few_commands_however_many_wait() {
+async fn a_hand_over_costs_few_commands_however_many_wait() {
     const WAITERS: usize = 1_000;
     let server = RedisServer::start();
     let b = Locks::connect(&server.url()).unwrap();
@@ -167,7 +167,7 @@ pub(crate) fn scripts_run(server: &RedisServer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f38_a_server_that_is_not_there_is_a_passing_fault() {
+async fn a_server_that_is_not_there_is_a_passing_fault() {
     let (_server, proxy) = behind_proxy();
     let a = locks(&proxy.url());
     proxy.refuse();

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f33_scripts_that_are_flushed_all_the_time_fail_nobody() {
+async fn scripts_that_are_flushed_all_the_time_fail_no_call() {
     let server = RedisServer::start();
     let workers = (0..4).map(|n| {
         let locks = patient(&server.url(), 10_000);
@@ -38,7 +38,7 @@ async fn f33_scripts_that_are_flushed_all_the_time_fail_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f34_a_server_busy_with_something_else_grants_once() {
+async fn a_server_busy_with_something_else_grants_once() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
     a.inspect(KEY).await.unwrap();
@@ -63,7 +63,7 @@ fn keep_busy(port: u16) -> TcpStream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f34_a_script_that_runs_too_long_is_a_passing_fault_and_grants_once() {
+async fn a_script_that_runs_too_long_is_a_passing_fault_and_grants_once() {
     let server = RedisServer::start();
     server.command(&["CONFIG", "SET", "busy-reply-threshold", "50"]);
     let (a, b) = (locks(&server.url()), locks(&server.url()));
@@ -114,17 +114,17 @@ async fn during_a_hold(harm: impl FnOnce(&RedisServer)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f35_a_deleted_key_is_noticed_and_waiters_proceed() {
+async fn a_deleted_key_is_noticed_and_waiters_proceed() {
     during_a_hold(|server| assert_eq!(number(server, &["DEL", MAIN]), 1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f35_a_flushed_server_is_noticed_and_waiters_proceed() {
+async fn a_flushed_server_is_noticed_and_waiters_proceed() {
     during_a_hold(|server| assert!(server.command(&["FLUSHALL"]).contains("OK"))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f36_a_key_of_another_type_is_refused_and_left_alone() {
+async fn a_key_of_another_type_is_refused_and_left_alone() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     server.command(&["LPUSH", MAIN, "theirs"]);
@@ -144,7 +144,7 @@ async fn f36_a_key_of_another_type_is_refused_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f36_a_side_key_of_another_type_grants_nobody_by_halves() {
+async fn a_side_key_of_another_type_makes_no_partial_grant() {
     let server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
     server.command(&["SET", "distlock:{k}:d", "theirs"]);

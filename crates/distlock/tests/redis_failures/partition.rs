@@ -8,7 +8,7 @@ use distlock_testkit::servers::{Flow, RedisServer};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f16_a_short_partition_is_ridden_out() {
+async fn a_short_partition_is_ridden_out() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     let guard = lock(&a).await;
@@ -25,7 +25,7 @@ async fn f16_a_short_partition_is_ridden_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f16_connections_cut_again_and_again_lose_nothing() {
+async fn connections_cut_again_and_again_lose_nothing() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     let guard = lock(&a).await;
@@ -39,7 +39,7 @@ async fn f16_connections_cut_again_and_again_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f17_a_long_partition_is_noticed_before_anybody_else_enters() {
+async fn a_long_partition_is_noticed_before_another_client_holds() {
     let (server, proxy) = behind_proxy();
     let (a, b) = (connected(&proxy).await, locks(&server.url()));
     let guard = lock(&a).await;
@@ -64,7 +64,7 @@ async fn f17_a_long_partition_is_noticed_before_anybody_else_enters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f18_replies_alone_are_lost_and_so_is_the_hold() {
+async fn replies_alone_are_lost_and_so_is_the_hold() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     let guard = lock(&a).await;
@@ -79,7 +79,7 @@ async fn f18_replies_alone_are_lost_and_so_is_the_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_half_open_connection_is_noticed_within_the_response_timeout() {
+async fn a_half_open_connection_is_noticed_within_the_response_timeout() {
     let (_server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     proxy.silence();
@@ -91,7 +91,7 @@ async fn f19_a_half_open_connection_is_noticed_within_the_response_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_connection_closed_while_idle_fails_no_call() {
+async fn a_connection_closed_while_idle_fails_no_call() {
     let (_server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     for round in 0..5 {
@@ -105,7 +105,7 @@ async fn f19_a_connection_closed_while_idle_fails_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_holder_outlives_a_half_open_connection() {
+async fn a_holder_outlives_a_half_open_connection() {
     let (server, proxy) = behind_proxy();
     let a = connected(&proxy).await;
     let guard = lock(&a).await;
@@ -117,7 +117,7 @@ async fn f19_a_holder_outlives_a_half_open_connection() {
 
 /// The response timeout is longer than the keeper waits for a renewal of so short a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_short_lease_outlives_a_half_open_connection() {
+async fn a_short_lease_outlives_a_half_open_connection() {
     let (_server, proxy) = behind_proxy();
     let a = patient(&proxy.url(), 1000).configure(|o| o.ttl(ms(2400))).unwrap();
     let guard = lock(&a).await;
@@ -142,18 +142,18 @@ async fn waiter_on_a_silent_connection(response_ms: u64, place: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_waiter_outlives_a_half_open_connection() {
+async fn a_waiter_outlives_a_half_open_connection() {
     waiter_on_a_silent_connection(300, ms(4000)).await;
 }
 
 /// The response timeout is longer than the keeper waits for the answer to a heartbeat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f19_a_waiter_with_a_short_place_outlives_a_half_open_connection() {
+async fn a_waiter_with_a_short_place_outlives_a_half_open_connection() {
     waiter_on_a_silent_connection(1000, ms(2000)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f20_a_network_as_slow_as_the_lease_never_makes_a_dead_guard() {
+async fn a_network_as_slow_as_the_lease_never_makes_a_dead_guard() {
     let ttl = ms(400);
     for (share, can_hold) in [(0.4, true), (0.9, true), (1.1, false)] {
         let (server, proxy) = behind_proxy();
@@ -177,7 +177,7 @@ async fn f20_a_network_as_slow_as_the_lease_never_makes_a_dead_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f20_a_round_trip_of_a_quarter_of_the_lease_keeps_the_hold() {
+async fn a_round_trip_of_a_quarter_of_the_lease_keeps_the_hold() {
     let server = RedisServer::start();
     let proxy = distlock_testkit::servers::Proxy::to(server.port());
     let ttl = ms(1200);

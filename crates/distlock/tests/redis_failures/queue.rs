@@ -52,12 +52,12 @@ async fn a_dead_head(dies: impl FnOnce(&distlock_testkit::servers::Proxy)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f73_a_head_that_hangs_blocks_the_line_for_its_place_at_most() {
+async fn a_head_of_the_queue_that_hangs_blocks_it_for_its_place_at_most() {
     a_dead_head(|proxy| proxy.both(Flow::Swallow)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f73_a_head_that_crashes_blocks_the_line_for_its_place_at_most() {
+async fn a_head_of_the_queue_that_crashes_blocks_it_for_its_place_at_most() {
     a_dead_head(|proxy| {
         proxy.refuse();
         proxy.cut();
@@ -66,7 +66,7 @@ async fn f73_a_head_that_crashes_blocks_the_line_for_its_place_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f74_a_head_that_leaves_lets_the_next_one_in_at_once() {
+async fn a_head_of_the_queue_that_leaves_admits_the_next_waiter_at_once() {
     let server = RedisServer::start();
     // The next heartbeat is 15 s away: only the one who leaves can have told.
     let slow = |url: &str| {
@@ -88,7 +88,7 @@ async fn f74_a_head_that_leaves_lets_the_next_one_in_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f75_a_waiter_that_was_silent_too_long_is_told_and_queues_again() {
+async fn a_waiter_that_was_silent_too_long_gets_place_lost_and_queues_again() {
     let (server, proxy) = behind_proxy();
     let (a, b, c) = (connected(&proxy).await, locks(&server.url()), locks(&server.url()));
     let mut events = a.events();
@@ -120,7 +120,7 @@ async fn f75_a_waiter_that_was_silent_too_long_is_told_and_queues_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f76_a_writer_that_gave_up_keeps_no_reader_out() {
+async fn a_writer_that_gave_up_blocks_no_reader() {
     let server = RedisServer::start();
     let long = |locks: Locks| locks.configure(|o| o.place(ms(60_000))).unwrap();
     let (a, b) = (long(locks(&server.url())), long(locks(&server.url())));

@@ -3,8 +3,11 @@
 use std::net::TcpStream;
 use std::time::Instant;
 
-use distlock::{End, Error, Reason};
+use distlock::backends::Redis;
+use distlock::{ClaimId, End, Error, Key, Label, Reason};
+use distlock_core::{Ask, Backend, CAPACITY_MAX, Claim, Renewal, Standing};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
+use futures_util::StreamExt;
 
 use crate::support::*;
 
@@ -14,7 +17,7 @@ fn started_with(args: &[&str]) -> RedisServer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f26_a_restart_without_memory_is_noticed_and_fences_still_grow() {
+async fn a_restart_without_memory_is_noticed_and_fences_still_grow() {
     let mut server = RedisServer::start();
     let (a, b) = (locks(&server.url()), locks(&server.url()));
     let guard = lock(&a).await;
@@ -30,7 +33,7 @@ async fn f26_a_restart_without_memory_is_noticed_and_fences_still_grow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f28_a_restart_with_a_log_keeps_the_lock() {
+async fn a_restart_with_a_log_keeps_the_lock() {
     let mut server = started_with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
     let a = locks(&server.url()).configure(|o| o.ttl(ms(5000))).unwrap();
     let guard = lock(&a).await;
@@ -55,7 +58,7 @@ async fn f28_a_restart_with_a_log_keeps_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f29_a_server_that_stops_past_the_lease_loses_the_hold() {
+async fn a_server_that_stops_past_the_lease_loses_the_hold() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     let guard = lock(&a).await;
@@ -72,7 +75,7 @@ async fn f29_a_server_that_stops_past_the_lease_loses_the_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f29_a_server_that_stops_for_a_moment_loses_nothing() {
+async fn a_server_that_stops_for_a_moment_loses_nothing() {
     let server = RedisServer::start();
     let a = locks(&server.url());
     let guard = lock(&a).await;
@@ -84,7 +87,7 @@ async fn f29_a_server_that_stops_for_a_moment_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f32_a_server_that_cannot_save_is_a_passing_fault() {
+async fn a_server_that_cannot_save_is_a_passing_fault() {
     let server = started_with(&["--save", "3600 1"]);
     let a = locks(&server.url()).configure(|o| o.ttl(ms(30_000))).unwrap();
     let guard = lock(&a).await;
@@ -110,11 +113,12 @@ async fn f32_a_server_that_cannot_save_is_a_passing_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f38_a_server_without_room_for_clients_is_a_passing_fault() {
+async fn a_server_without_room_for_clients_is_a_passing_fault() {
     let server = RedisServer::start();
     let a = locks(&server.url());
-    server.command(&["CONFIG", "SET", "maxclients", "1"]);
-    let full = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    // As many as a client has: one for its callers, one for its keeper.
+    server.command(&["CONFIG", "SET", "maxclients", "2"]);
+    let full = [0, 1].map(|_| TcpStream::connect(("127.0.0.1", server.port())).unwrap());
     pass(ms(50)).await;
     for _ in 0..50 {
         let error = try_lock(&a).await.unwrap_err();
@@ -128,7 +132,7 @@ async fn f38_a_server_without_room_for_clients_is_a_passing_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f38_a_server_that_is_loading_is_a_passing_fault() {
+async fn a_server_that_is_loading_is_a_passing_fault() {
     let slow = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
     let mut server = started_with(&[&slow[..], &["--rdbcompression", "no"]].concat());
     server.command(&["DEBUG", "POPULATE", "1000", "filler", "1000"]);
@@ -153,4 +157,28 @@ async fn f38_a_server_that_is_loading_is_a_passing_fault() {
     assert!(said.iter().any(|said| said.contains("loading")), "{:?}", said.last());
     assert!(guard.is_held());
     drop(restarting.await.unwrap());
+}
+
+/// How often the server was asked for a script that it does not know.
+fn unknown_scripts(server: &RedisServer) -> u64 {
+    let told = server.command(&["INFO", "errorstats"]);
+    let line = told.lines().find_map(|line| line.strip_prefix("errorstat_NOSCRIPT:count="));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn the_first_renewal_on_a_fresh_server_takes_one_round_trip() {
+    let server = RedisServer::start();
+    let store = Redis::open(&server.url()).unwrap();
+    for weight in [CAPACITY_MAX, 1] {
+        let claim = Claim::new(Key::new(format!("{weight}")).unwrap(), ClaimId::random().unwrap());
+        let mut ask = Ask::new(claim, Label::new("owner", "me").unwrap(), TTL);
+        (ask.weight, ask.capacity) = (weight, CAPACITY_MAX);
+        store.acquire(&ask).await.unwrap();
+        let before = unknown_scripts(&server);
+        let batch = [Renewal::hold(ask.claim, TTL)];
+        let (_, standing) = store.renew(&batch).next().await.unwrap();
+        assert!(matches!(standing.unwrap(), Standing::Held { .. }));
+        assert_eq!(unknown_scripts(&server), before, "weight {weight}");
+    }
 }

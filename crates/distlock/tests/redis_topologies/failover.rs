@@ -1,4 +1,4 @@
-//! F-46: a primary of a cluster dies and its replica takes over.
+//! A primary of a cluster dies and its replica takes over.
 
 use distlock::End;
 use distlock_testkit::servers::{RedisCluster, RedisServer, RedisServerOptions};
@@ -6,7 +6,7 @@ use distlock_testkit::servers::{RedisCluster, RedisServer, RedisServerOptions};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f46_a_cluster_failover_disturbs_nobody() {
+async fn a_cluster_failover_loses_no_replicated_hold_and_no_place() {
     let mut cluster = RedisCluster::start_with_replicas();
     let url = cluster.url();
     let (a, b) = (locks(&url, ms(10_000), ms(10_000)), locks(&url, ms(10_000), ms(10_000)));
@@ -42,7 +42,7 @@ async fn f46_a_cluster_failover_disturbs_nobody() {
 
 /// A node that joins the cluster, or has lost its way, answers that no slot has an owner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f46_a_node_that_knows_no_slots_does_not_lead_astray() {
+async fn a_cluster_node_that_knows_no_slots_fails_no_call() {
     let cluster = RedisCluster::start();
     let bus = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let args = ["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()];

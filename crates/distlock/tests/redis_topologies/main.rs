@@ -1,8 +1,8 @@
 //! What breaks locks on replicas, behind Sentinels and on clusters, and what holds all the same: on
 //! real servers, by failure mode.
 //!
-//! Names begin with the number of the failure mode. Every test has servers of its own. F-40 is
-//! in `redis_durability.rs`.
+//! `docs/failure-modes.md` lists the failure modes and their tests. Every test has
+//! servers of its own.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! F-45: no name puts the keys of one lock into different slots.
+//! No name puts the keys of one lock into different slots.
 
 use distlock::{End, Error, Locks};
 use distlock_testkit::servers::RedisCluster;
@@ -109,7 +109,7 @@ async fn readers(a: &Locks, b: &Locks, name: &str) -> Result<(), Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f45_every_kind_works_under_every_name() {
+async fn every_kind_of_lock_works_under_every_name() {
     let cluster = RedisCluster::start();
     let new = || patient(&cluster.url(), 5000, ms(20_000), ms(10_000));
     let (a, b, names) = (new(), new(), corpus());
@@ -119,7 +119,7 @@ async fn f45_every_kind_works_under_every_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f45_every_kind_works_under_every_bare_name_that_has_a_slot() {
+async fn every_kind_of_lock_works_under_every_bare_name_that_has_a_slot() {
     let cluster = RedisCluster::start();
     let new = || patient(&format!("{}?namespace=", cluster.url()), 5000, ms(20_000), ms(10_000));
     let (a, b, names) = (new(), new(), corpus());
@@ -130,7 +130,7 @@ async fn f45_every_kind_works_under_every_bare_name_that_has_a_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f45_a_bare_name_never_spreads_over_slots() {
+async fn a_bare_name_never_spreads_over_slots() {
     let cluster = RedisCluster::start();
     let a = patient(&format!("{}?namespace=", cluster.url()), 5000, ms(20_000), ms(10_000));
     for name in corpus().iter().filter(|name| has_no_tag_but_closes(name)) {

@@ -1,4 +1,4 @@
-//! F-47: what is shown is what the primaries say.
+//! What is shown is what the primaries say.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ async fn listed(locks: &Locks) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f47_inspect_and_list_ask_the_primaries_of_all_nodes() {
+async fn inspect_and_list_ask_the_primaries_of_all_nodes() {
     let mut cluster = RedisCluster::start_with_replicas();
     let hosts: Vec<_> =
         cluster.replicas().iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();

@@ -1,14 +1,14 @@
-//! F-39 to F-42: a primary with a replica, watched by Sentinels.
+//! A primary with a replica, watched by Sentinels.
 
 use std::time::Instant;
 
-use distlock::{End, Reason};
-use distlock_testkit::servers::RedisSentinel;
+use distlock::{Durability, End, Error, Reason};
+use distlock_testkit::servers::{RedisSentinel, RedisServer};
 
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f39_a_grant_lost_in_a_failover_is_noticed_and_fences_grow() {
+async fn a_grant_lost_in_a_failover_is_noticed_and_fences_grow() {
     let mut servers = RedisSentinel::start();
     let (a, b) =
         (locks(&servers.url(), ms(8000), ms(4000)), locks(&servers.url(), ms(8000), ms(4000)));
@@ -28,7 +28,7 @@ async fn f39_a_grant_lost_in_a_failover_is_noticed_and_fences_grow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f41_replicated_holds_outlive_a_failover_and_waiters_go_on() {
+async fn replicated_holds_outlive_a_failover_and_waiters_go_on() {
     let mut servers = RedisSentinel::start();
     let (ttl, place) = (ms(10_000), ms(10_000));
     let (a, b) = (locks(&servers.url(), ttl, place), locks(&servers.url(), ttl, place));
@@ -56,7 +56,7 @@ async fn f41_replicated_holds_outlive_a_failover_and_waiters_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f41_f42_a_primary_that_stops_and_returns_as_replica_costs_nothing() {
+async fn a_primary_that_stops_and_returns_as_replica_costs_nothing() {
     let servers = RedisSentinel::start();
     let new = || locks(&servers.url(), ms(10_000), ms(10_000));
     let (a, once, waiting) = (new(), new(), new());
@@ -92,7 +92,7 @@ async fn f41_f42_a_primary_that_stops_and_returns_as_replica_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f42_too_few_replicas_are_a_passing_fault() {
+async fn too_few_replicas_are_a_passing_fault() {
     let servers = RedisSentinel::start();
     let a = locks(&servers.url(), ms(10_000), ms(4000));
     let guard = lock(&a, "k").await;
@@ -104,4 +104,48 @@ async fn f42_too_few_replicas_are_a_passing_fault() {
     said_ok(&servers.primary, &["CONFIG", "SET", "min-replicas-to-write", "0"]);
     got(next, ms(5000)).await.release().await.unwrap();
     assert!(guard.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_too_few_replicas_the_sentinels_are_asked_again_who_is_the_primary() {
+    let (servers, other) = (RedisSentinel::start(), RedisSentinel::start());
+    let url = format!("{}?response_timeout_ms=2000", servers.url());
+    let locks = distlock::Locks::connect(&url).unwrap();
+    let locks = locks.configure(|o| o.durability(Durability::Replicas(1))).unwrap();
+    until("the replica confirms", ms(10_000), async || {
+        locks.mutex("warm").unwrap().try_lock().await.is_ok()
+    })
+    .await;
+    // The old primary goes on without its replica, and its clients do not notice.
+    servers.replica.pause();
+    servers.watch(&other.primary);
+    let refused = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
+    assert!(matches!(refused, Error::NotReplicated { .. }), "{refused}");
+    let guard = locks.mutex("k").unwrap().try_lock().await.unwrap();
+    assert_eq!(guard.replicas(), 1);
+    assert_eq!(fence_at(&other.primary, "k"), Some(guard.fence()), "granted by the new primary");
+    servers.replica.resume();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_grow_for_a_client_that_saw_what_a_failover_lost_and_no_clock_makes_up_for() {
+    let mut servers = RedisSentinel::start();
+    let a = locks(&servers.url(), ms(8000), ms(4000));
+    lock(&a, "k").await.release().await.unwrap();
+    said_ok(&servers.replica, &["REPLICAOF", "127.0.0.1", "1"]);
+    // The clock of the server that is going to take over is behind by an hour.
+    let ahead = fence_at_the_counter(&servers.primary) + 3_600_000_000;
+    said_ok(&servers.primary, &["SET", "distlock:fence", &ahead.to_string(), "KEEPTTL"]);
+    let first = lock(&a, "k").await;
+    assert!(first.fence() > ahead);
+    servers.primary.kill();
+    servers.wait_for_failover();
+    for key in ["k", "other"] {
+        let next = a.mutex(key).unwrap().try_lock_for(ms(20_000)).await.unwrap();
+        assert!(next.fence() > first.fence(), "{key}: {} after {}", next.fence(), first.fence());
+    }
+}
+
+fn fence_at_the_counter(server: &RedisServer) -> u64 {
+    server.command(&["GET", "distlock:fence"]).lines().nth(1).unwrap().parse().unwrap()
 }

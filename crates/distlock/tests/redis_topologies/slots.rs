@@ -1,4 +1,4 @@
-//! F-43 and F-44: slots that move from node to node.
+//! Slots that move from node to node.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use distlock_testkit::servers::RedisCluster;
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f43_a_slot_that_moved_is_followed_with_all_its_claims() {
+async fn a_slot_that_moved_is_followed_with_all_its_claims() {
     let mut cluster = RedisCluster::start();
     let (a, b) =
         (locks(&cluster.url(), ms(2000), ms(4000)), locks(&cluster.url(), ms(2000), ms(4000)));
@@ -32,7 +32,7 @@ async fn f43_a_slot_that_moved_is_followed_with_all_its_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f43_a_hold_is_renewed_through_ask() {
+async fn a_hold_is_renewed_through_ask() {
     let mut cluster = RedisCluster::start();
     let a = locks(&cluster.url(), ms(1500), ms(4000));
     let nodes = &*cluster.primaries();
@@ -51,7 +51,7 @@ async fn f43_a_hold_is_renewed_through_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f44_a_held_mutex_is_renewed_while_its_slot_is_in_limbo() {
+async fn a_held_mutex_is_renewed_while_its_slot_is_in_limbo() {
     let mut cluster = RedisCluster::start();
     let (a, b) =
         (locks(&cluster.url(), ms(1200), ms(4000)), locks(&cluster.url(), ms(1200), ms(4000)));
@@ -75,7 +75,7 @@ async fn f44_a_held_mutex_is_renewed_while_its_slot_is_in_limbo() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f44_a_free_lock_in_limbo_is_asked_for_until_the_deadline() {
+async fn a_free_lock_in_limbo_is_asked_for_until_the_deadline() {
     let mut cluster = RedisCluster::start();
     let a = locks(&cluster.url(), ms(5000), ms(4000));
     let nodes = &*cluster.primaries();

@@ -1,13 +1,13 @@
 //! Stores with a bug in them: a simulation that cannot fail is worthless.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Ear, Fault, Health, How, Key, Outcome,
-    Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Waiting,
+    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, How, Key, Outcome, Page,
+    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Waiting,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
@@ -160,6 +160,10 @@ impl Backend for Planted {
         self.inner.capabilities()
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.ask(ask))
     }
@@ -224,6 +228,4 @@ impl Backend for Planted {
         });
         Box::pin(stream::select(pushes, extra))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Clock, Cursor, Ear, Fault, Health, How, Key,
-    Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket,
+    Answer, Ask, Backend, Capabilities, ClaimId, Clock, Cursor, Fault, Health, How, Key, Moment,
+    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket,
 };
 use distlock_testkit::history::{End, Entry, History, Wish};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -176,6 +176,10 @@ impl Backend for Witness {
         self.inner.capabilities()
     }
 
+    fn location(&self) -> &str {
+        self.inner.location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
             self.gate.open().await;
@@ -255,8 +259,6 @@ impl Backend for Witness {
             }
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// What a client believes to hold. Ends once; a client that crashes ends it by dropping it.

@@ -8,6 +8,7 @@ mod differ;
 mod files;
 mod peer;
 mod processes;
+mod sockets;
 mod support;
 mod trouble;
 mod wire;

@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::backends::Sqlite;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Ear, Fault, Health, How, Key,
-    Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, How, Key, Moment,
+    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -196,6 +196,10 @@ impl Backend for RemoteClient {
         capabilities
     }
 
+    fn location(&self) -> &str {
+        "another process"
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         if ask.witness.is_some() {
             return Box::pin(async { Err(Fault::unsupported("witnesses")) });
@@ -256,8 +260,6 @@ impl Backend for RemoteClient {
             pushes.recv().await.ok().map(|push| (push, pushes))
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// The life of a peer.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use distlock::backends::Sqlite;
-use distlock_core::{Answer, Backend, Fault, How, Outcome, Renewal, Standing, Target};
+use distlock::backends::{Memory, Sqlite};
+use distlock_core::{Answer, Backend, FENCE_MAX, Fault, How, Outcome, Renewal, Standing, Target};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::support::{LONG, Place, ask, granted, open, release};
@@ -152,4 +152,32 @@ async fn the_release_of_a_call_that_was_dropped_comes_after_it() {
         here.release(&target, How::default()).await.unwrap();
         assert!(here.inspect(&dropped.claim.key).await.unwrap().is_free(), "round {round}");
     }
+}
+
+/// Brings the counter of a store to its end, and asks twice more.
+async fn spend(store: &dyn Backend) {
+    let first = ask("first");
+    assert!(matches!(store.acquire(&first).await.unwrap(), Answer::Granted { .. }));
+    let floor = Some(FENCE_MAX - 1);
+    let batch = [Renewal { fence_floor: floor, ..Renewal::hold(first.claim.clone(), LONG) }];
+    let (_, raised) = store.renew(&batch).next().await.unwrap();
+    assert_eq!(raised.unwrap(), Standing::Held { fence: FENCE_MAX - 1 });
+    assert_eq!(
+        store.release(&Target::Claim(first.claim), How::default()).await.unwrap(),
+        Outcome::WasHeld
+    );
+    let (last, next) = (ask("first"), ask("first"));
+    assert_eq!(store.acquire(&last).await.unwrap(), Answer::Granted { fence: FENCE_MAX });
+    store.release(&Target::Claim(last.claim), How::default()).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(store.acquire(&next).await.unwrap(), Answer::Spent);
+        assert!(store.inspect(&next.claim.key).await.unwrap().is_free());
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_of_the_counter_an_ask_is_refused_and_no_fence_is_given_twice() {
+    let place = Place::new();
+    spend(&place.client()).await;
+    spend(&Memory::new()).await;
 }

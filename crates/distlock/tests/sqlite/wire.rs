@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, Claim, Fault, FaultKind, Holder, How, Key, Label, Order, Outcome, Page,
-    Push, Renewal, Snapshot, Standing, Target, Wait, Waiter, Waiting,
+    Answer, Ask, AttemptId, Busy, Claim, Fault, FaultKind, Holder, How, Key, Label, Order, Outcome,
+    Page, Push, Renewal, Snapshot, Standing, Target, Wait, Waiter, Waiting,
 };
 use serde_json::{Value, json};
 
@@ -42,6 +42,7 @@ fn claim(value: &Value) -> Claim {
 pub(crate) fn ask_out(ask: &Ask) -> Value {
     json!({
         "key": ask.claim.key.as_str(), "id": ask.claim.id.reveal(),
+        "attempt": ask.attempt.map(|id| id.reveal()),
         "owner": ask.owner.as_str(), "reason": text(ask.reason.as_ref()),
         "weight": ask.weight, "capacity": ask.capacity, "order": ask.order.to_string(),
         "group": text(ask.group.as_ref()), "reentry": ask.reentry.map(|id| id.reveal()),
@@ -55,6 +56,7 @@ pub(crate) fn ask_in(value: &Value) -> Ask {
     let wait = |place| Wait { place, waiters_max: number(&value["waiters_max"]) };
     Ask {
         reason: label(&value["reason"]),
+        attempt: attempt(value),
         weight: number(&value["weight"]),
         capacity: number(&value["capacity"]),
         order: order(&value["order"]).unwrap(),
@@ -84,20 +86,31 @@ pub(crate) fn renewal_in(value: &Value) -> Renewal {
 }
 
 pub(crate) fn release_out(target: &Target, how: How) -> Value {
-    let (id, fence) = match target {
-        Target::Claim(claim) => (Some(claim.id.reveal()), None),
-        Target::Fence { fence, .. } => (None, Some(fence)),
+    let (id, attempt, fence) = match target {
+        Target::Claim(claim) => (Some(claim.id.reveal()), None, None),
+        Target::Attempt { claim, attempt } => {
+            (Some(claim.id.reveal()), Some(attempt.reveal()), None)
+        }
+        Target::Fence { fence, .. } => (None, None, Some(fence)),
         _ => unreachable!("there are no others"),
     };
     let (keep, bury) = (nanos(how.keep), nanos(how.bury));
-    json!({"key": target.key().as_str(), "id": id, "fence": fence, "keep": keep, "bury": bury})
+    json!({
+        "key": target.key().as_str(), "id": id, "attempt": attempt, "fence": fence, "keep": keep,
+        "bury": bury,
+    })
+}
+
+fn attempt(value: &Value) -> Option<AttemptId> {
+    value["attempt"].as_str().map(|id| id.parse().unwrap())
 }
 
 pub(crate) fn release_in(value: &Value) -> (Target, How) {
     let key = || Key::new(value["key"].as_str().unwrap()).unwrap();
-    let target = match value["fence"].as_u64() {
-        Some(fence) => Target::Fence { key: key(), fence },
-        None => Target::Claim(claim(value)),
+    let target = match (value["fence"].as_u64(), attempt(value)) {
+        (Some(fence), _) => Target::Fence { key: key(), fence },
+        (None, Some(attempt)) => Target::Attempt { claim: claim(value), attempt },
+        (None, None) => Target::Claim(claim(value)),
     };
     (target, How { keep: span(&value["keep"]).unwrap(), bury: span(&value["bury"]).unwrap() })
 }
@@ -139,7 +152,8 @@ pub(crate) fn answer_in(value: &Value) -> Answer {
 fn holder_out(holder: &Holder) -> Value {
     json!({
         "owner": holder.owner.as_str(), "reason": text(holder.reason.as_ref()),
-        "fence": holder.fence, "weight": holder.weight, "exclusive": holder.exclusive,
+        "fence": holder.fence, "weight": holder.weight, "capacity": holder.capacity,
+        "exclusive": holder.exclusive,
         "group": text(holder.group.as_ref()), "held_for": nanos(holder.held_for),
         "expires_in": holder.expires_in.map(nanos),
     })
@@ -151,6 +165,7 @@ fn holder_in(value: &Value) -> Holder {
         reason: label(&value["reason"]),
         fence: value["fence"].as_u64().unwrap(),
         weight: number(&value["weight"]),
+        capacity: value["capacity"].as_u64().map(|capacity| capacity.try_into().unwrap()),
         exclusive: value["exclusive"].as_bool().unwrap(),
         group: label(&value["group"]),
         held_for: span(&value["held_for"]).unwrap(),

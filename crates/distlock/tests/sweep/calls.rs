@@ -153,6 +153,12 @@ calls! {
         l.lease(KEY).unwrap().release(&lease).await
     };
 
+    "Leases::give_up": None, lease, |l, p| {
+        let lease = p.lease();
+        p.may_be_gone();
+        l.lease(KEY).unwrap().give_up(&lease).await
+    };
+
     "Locks::adopt": None, lease, |l, p| {
         let adopted = l.adopt(&p.lease()).await;
         if adopted.is_ok() {

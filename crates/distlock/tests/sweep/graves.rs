@@ -1,12 +1,12 @@
 //! A store that remembers which claims were given up, or one that does not.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Cursor, Ear, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, How, Key, Outcome, Page, Pending,
+    Push, Renewal, Snapshot, Standing, Streaming, Target,
 };
 
 /// What becomes of the claims that were given up.
@@ -33,6 +33,10 @@ struct Forgetful(Memory);
 impl Backend for Forgetful {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn location(&self) -> &str {
+        self.0.location()
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
@@ -80,9 +84,5 @@ impl Backend for Forgetful {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.0.pushes()
-    }
-
-    fn lend(&self, ear: Weak<dyn Ear>) {
-        self.0.lend(ear);
     }
 }

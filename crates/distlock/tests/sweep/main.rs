@@ -1,10 +1,12 @@
 //! The cancel sweep: every public async fn is dropped at every point at which it can be dropped,
-//! and nothing is left of it at the store or in the keeper.
+//! and nothing is left of it at the store or in the keeper. It is also left alone, alive and not
+//! polled, at every such point, and no other call waits for it.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod calls;
 mod graves;
+mod idle;
 mod listing;
 mod prop;
 mod stage;

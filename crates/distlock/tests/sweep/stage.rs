@@ -110,9 +110,8 @@ impl Stage {
         let clock = Arc::new(Napping(TokioClock::new()));
         let store = Memory::with_clock(clock.clone());
         let network = Faulty::new(graves.client(&store), seed, Faults::NONE);
-        let set = |locks: Locks| locks.configure(|o| o.ttl(TTL).place(PLACE)).unwrap();
-        let locks = set(Locks::with_clock(Arc::new(network.clone()), clock.clone()));
-        let other = set(Locks::with_clock(Arc::new(store.client()), clock));
+        let locks = long_lived(&Locks::with_clock(Arc::new(network.clone()), clock.clone()));
+        let other = long_lived(&Locks::with_clock(Arc::new(store.client()), clock));
         let prop = Rc::new((call.prepare)(locks.clone()).await);
         let rival = Self::rival(call, situation, &other).await;
         network.set(situation.faults());
@@ -123,7 +122,11 @@ impl Stage {
     }
 
     /// Whoever is in the way, and goes midway.
-    async fn rival(call: &Call, situation: Situation, other: &Locks) -> Option<JoinHandle<()>> {
+    pub(crate) async fn rival(
+        call: &Call,
+        situation: Situation,
+        other: &Locks,
+    ) -> Option<JoinHandle<()>> {
         let held: Box<dyn Any + Send> = match (call.rival, situation) {
             (Rival::Breaks, _) => return Some(tokio::spawn(break_midway(other.clone()))),
             (Rival::None, _) | (_, Situation::Free) => return None,
@@ -139,6 +142,11 @@ impl Stage {
             sleep(MIDWAY).await;
             drop(held);
         }))
+    }
+
+    /// The client that makes the call, and the one that may be in the way.
+    pub(crate) fn clients(&self) -> [&Locks; 2] {
+        [&self.locks, &self.other]
     }
 
     /// The call itself, not yet polled.
@@ -176,6 +184,11 @@ impl Stage {
         }
         found
     }
+}
+
+/// With leases and places that outlive every check.
+pub(crate) fn long_lived(locks: &Locks) -> Locks {
+    locks.configure(|o| o.ttl(TTL).place(PLACE)).unwrap()
 }
 
 /// The test's clock, which naps like that of a machine: the keeper looks four times a second.

@@ -32,12 +32,18 @@ impl Inner {
             let late = before.as_ref().and_then(|known| known.late_at(index));
             self.vote(index, &asked, late)
         });
+        let suspects = self.suspects();
         let deadline = now + self.patience(ask.ttl);
         let mut votes = Votes::new(self.size);
         let hearing = async {
-            while !votes.is_decided()
-                && let Some((index, answer)) = round.next().await
-            {
+            while !votes.is_decided() {
+                // A split vote holds up the other contenders, who have the rest of the votes. It is
+                // given up without the nodes that may not answer at all.
+                let next = match votes.is_contended() {
+                    true => round.next_soon(suspects).await,
+                    false => round.next().await,
+                };
+                let Some((index, answer)) = next else { break };
                 votes.count(index, answer);
             }
         };

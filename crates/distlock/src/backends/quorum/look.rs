@@ -113,6 +113,7 @@ mod tests {
             reason: None,
             fence: 7,
             weight: 1,
+            capacity: Some(1),
             exclusive: true,
             group: None,
             held_for: Duration::from_secs(seconds),

@@ -3,6 +3,7 @@
 //! All of it are leases at reserved keys, so that any store that carries locks can carry them.
 //! Their claim ids are no secrets: every client of the quorum makes the same.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use distlock_core::{
@@ -10,6 +11,8 @@ use distlock_core::{
     Standing, TTL_MAX, Target,
 };
 use futures_util::StreamExt;
+
+use super::QuorumOptions;
 
 /// The node belongs to a quorum.
 const MEMBER: &str = ".distlock/quorum/member";
@@ -30,19 +33,21 @@ const COUNTER_MAX: Duration = Duration::from_secs(1);
 /// How long founding may take. Longer and it begins anew.
 const FOUNDING_MAX: Duration = Duration::from_secs(600);
 
-/// Which nodes a quorum is made of, whoever lists them in whatever sequence.
+/// What all clients of a quorum have to agree on: the nodes, in any sequence, and the options that
+/// safety depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Charter {
     /// A digest of the names.
-    digest: String,
+    names: String,
     nodes: usize,
+    max_ttl_ms: u128,
+    persistent: bool,
 }
 
 /// The mark of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    charter: String,
-    nodes: usize,
+    charter: Charter,
     /// A digest of the store's incarnation when it became a member.
     incarnation: String,
     pub(super) seed: u64,
@@ -62,24 +67,49 @@ pub(super) struct Look {
 }
 
 impl Charter {
-    pub(super) fn new(names: &[String]) -> Self {
+    pub(super) fn new(names: &[String], options: &QuorumOptions) -> Self {
         let mut sorted: Vec<_> = names.iter().map(String::as_str).collect();
         sorted.sort_unstable();
-        Self { digest: digest(&sorted), nodes: names.len() }
+        Self {
+            names: digest(&sorted),
+            nodes: names.len(),
+            max_ttl_ms: options.max_ttl.as_millis(),
+            persistent: options.persistent,
+        }
     }
 
-    pub(super) fn digest(&self) -> &str {
-        &self.digest
+    /// Differs as soon as anything in the charter does, so that clients with different options
+    /// cannot both believe that a mark is theirs.
+    pub(super) fn digest(&self) -> String {
+        let Self { names, nodes, max_ttl_ms, persistent } = self;
+        digest(&[names, &nodes.to_string(), &max_ttl_ms.to_string(), &persistent.to_string()])
     }
 
     pub(super) fn mark(&self, health: &Health, seed: u64) -> Mark {
-        let (charter, incarnation) = (self.digest.clone(), digest(&[&health.incarnation]));
-        Mark { charter, nodes: self.nodes, incarnation, seed }
+        Mark { charter: self.clone(), incarnation: digest(&[&health.incarnation]), seed }
     }
 
-    /// True if the mark is of this very list of nodes.
-    pub(super) fn has(&self, mark: &Mark) -> bool {
-        mark.charter == self.digest && mark.nodes == self.nodes
+    /// Refuses a node whose mark is of another charter, and says what differs.
+    pub(super) fn check(&self, mark: &Mark) -> Result<(), Fault> {
+        let (ours, theirs) = (self, &mark.charter);
+        let differs = |option: &str, ours: &dyn Display, theirs: &dyn Display| {
+            format!(
+                "this client has {option}={ours} and the quorum was founded with {theirs}: all \
+                 clients must agree on it"
+            )
+        };
+        let why = if (&ours.names, ours.nodes) != (&theirs.names, theirs.nodes) {
+            "a node belongs to a quorum of other nodes: all clients must list the same ones, under \
+             the same names"
+                .to_owned()
+        } else if ours.max_ttl_ms != theirs.max_ttl_ms {
+            differs("max_ttl_ms", &ours.max_ttl_ms, &theirs.max_ttl_ms)
+        } else if ours.persistent != theirs.persistent {
+            differs("persistent", &ours.persistent, &theirs.persistent)
+        } else {
+            return Ok(());
+        };
+        Err(Fault::permanent("make a quorum", why))
     }
 }
 
@@ -91,12 +121,16 @@ impl Mark {
 
     /// The claim that the mark is.
     pub(super) fn claim(&self) -> Result<Claim, Fault> {
-        claim(MEMBER, &[&self.charter, &self.incarnation])
+        claim(MEMBER, &[&self.charter.digest(), &self.incarnation])
     }
 
     fn label(&self) -> String {
-        let Self { charter, nodes, incarnation, seed } = self;
-        format!("quorum={charter} nodes={nodes} incarnation={incarnation} seed={seed}")
+        let Self { charter, incarnation, seed } = self;
+        let Charter { names, nodes, max_ttl_ms, persistent } = charter;
+        format!(
+            "quorum={names} nodes={nodes} max_ttl_ms={max_ttl_ms} persistent={persistent} \
+             incarnation={incarnation} seed={seed}"
+        )
     }
 
     fn read(holder: &Holder) -> Option<Self> {
@@ -105,9 +139,14 @@ impl Mark {
             Some((found, value)) if found == name => Some(value.to_owned()),
             _ => None,
         };
-        Some(Self {
-            charter: field("quorum")?,
+        let charter = Charter {
+            names: field("quorum")?,
             nodes: field("nodes")?.parse().ok()?,
+            max_ttl_ms: field("max_ttl_ms")?.parse().ok()?,
+            persistent: field("persistent")?.parse().ok()?,
+        };
+        Some(Self {
+            charter,
             incarnation: field("incarnation")?,
             seed: field("seed")?.parse().ok()?,
         })
@@ -163,8 +202,9 @@ pub(super) async fn look(node: &dyn Backend) -> Result<Look, Fault> {
 
 /// Writes on a node that the quorum is being founded.
 pub(super) async fn found(node: &dyn Backend, charter: &Charter) -> Result<(), Fault> {
-    let claim = claim(FOUNDING, &[&charter.digest])?;
-    let ask = ask(claim, &format!("quorum={}", charter.digest), FOUNDING_MAX, None)?;
+    let digest = charter.digest();
+    let claim = claim(FOUNDING, &[&digest])?;
+    let ask = ask(claim, &format!("quorum={digest}"), FOUNDING_MAX, None)?;
     taken(node.acquire(&ask).await?)
 }
 
@@ -175,10 +215,10 @@ pub(super) async fn quarantine(
     health: &Health,
     while_: Duration,
 ) -> Result<(), Fault> {
-    let claim = claim(QUARANTINE, &[&charter.digest, &health.incarnation])?;
+    let claim = claim(QUARANTINE, &[&charter.digest(), &health.incarnation])?;
     let abstains = ask(claim, "the store lost its memory", while_, None)?;
     let incarnation = digest(&[&health.incarnation]);
-    let claim = self::claim(FORGOT, &[&charter.digest, &health.incarnation])?;
+    let claim = self::claim(FORGOT, &[&charter.digest(), &health.incarnation])?;
     let forgot = ask(claim, &incarnation, TTL_MAX, None)?;
     // In this sequence: whoever sees that it forgot sees also that it abstains.
     taken(node.acquire(&abstains).await?)?;
@@ -241,18 +281,34 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    fn of(list: &[&str]) -> Charter {
+        Charter::new(&names(list), &QuorumOptions::default())
+    }
+
     #[test]
     fn a_charter_is_the_list_in_any_sequence() {
-        let charter = Charter::new(&names(&["a", "b", "c"]));
-        assert_eq!(charter, Charter::new(&names(&["c", "a", "b"])));
+        let charter = of(&["a", "b", "c"]);
+        assert_eq!(charter, of(&["c", "a", "b"]));
         for other in [&["a", "b"][..], &["a", "b", "d"], &["a", "b", "c", "d"], &["ab", "c", ""]] {
-            assert_ne!(charter, Charter::new(&names(other)), "{other:?}");
+            assert_ne!(charter.digest(), of(other).digest(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_charter_covers_every_option_that_safety_depends_on() {
+        let (list, options) = (names(&["a", "b", "c"]), QuorumOptions::default());
+        let charter = Charter::new(&list, &options);
+        let patient = options.node_timeout(Duration::from_secs(9));
+        assert_eq!(charter, Charter::new(&list, &patient), "a matter of each client");
+        for other in [options.max_ttl(Duration::from_secs(2)), options.persistent(true)] {
+            let other = Charter::new(&list, &other);
+            assert_ne!(charter.digest(), other.digest(), "{other:?}");
         }
     }
 
     #[tokio::test]
     async fn what_is_written_can_be_read() {
-        let (node, charter) = (Memory::new(), Charter::new(&names(&["a", "b", "c"])));
+        let (node, charter) = (Memory::new(), of(&["a", "b", "c"]));
         let health = node.probe().await.unwrap();
         let mark = charter.mark(&health, 9);
         mark.write(&node, 100).await.unwrap();
@@ -263,7 +319,7 @@ mod tests {
         assert_eq!(look.mark, Some((mark.clone(), 200)));
         assert!(look.founding && look.forgot);
         assert!(look.quarantine.unwrap() > Duration::from_secs(50));
-        assert!(charter.has(&mark) && mark.is_of(&health));
+        assert!(charter.check(&mark).is_ok() && mark.is_of(&health));
         mark.erase(&node).await.unwrap();
         assert_eq!(super::look(&node).await.unwrap().mark, None);
     }

@@ -7,8 +7,8 @@
 //! over, and mints above everything that a majority of the others knows of. Nodes are looked at
 //! once per connection: a vote costs no round trip more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock_core::{Backend, Fault, Health};
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::mark::{self, Look, Mark};
 use super::node::{Seat, Worth};
 use super::round::{Call, Round};
-use super::vote::{Size, no_quorum};
+use super::vote::no_quorum;
 use super::{Inner, wall_micros};
 use crate::sync::lock;
 
@@ -29,6 +29,10 @@ const AHEAD: u64 = 600_000_000;
 /// How long a client that sees no mark anywhere waits for nodes that do not answer, before it takes
 /// the others for nodes that have forgotten. Slow ones do not make a new quorum abstain.
 const FOUNDING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looking at nodes takes at most four steps, each with a deadline of its own: two looks, founding,
+/// and writing marks. One more so that the error of a step is reported and not that of the whole.
+const STEPS_MAX: u32 = 5;
 
 /// What has to be done to a node before it votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +55,23 @@ impl Inner {
         if self.joined.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut in_doubt_since = self.joining.lock().await;
+        let inner = Arc::clone(self);
+        let look = || async move { inner.look_before_voting().await };
+        self.joining.run(self.options.node_timeout * STEPS_MAX, look).await
+    }
+
+    async fn look_before_voting(&self) -> Result<(), Fault> {
         if self.joined.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut looks = self.look_at_all().await;
         self.look_again(&mut looks).await;
         self.refuse_doubles(&looks)?;
-        if let Some(doubt) = self.doubt(&looks)
-            && in_doubt_since.get_or_insert_with(Instant::now).elapsed() < FOUNDING_PATIENCE
-        {
-            return Err(doubt);
+        if let Some(doubt) = self.doubt(&looks) {
+            let since = *lock(&self.in_doubt_since).get_or_insert_with(Instant::now);
+            if since.elapsed() < FOUNDING_PATIENCE {
+                return Err(doubt);
+            }
         }
         for look in looks.iter().flatten() {
             self.judge(look, false)?;
@@ -169,12 +179,10 @@ impl Inner {
 
     /// What has to be done to a node that looks like this. `first` if no node is a member yet.
     fn judge(&self, look: &Look, first: bool) -> Result<Act, Fault> {
+        if let Some((mark, _)) = &look.mark {
+            self.charter.check(mark)?;
+        }
         Ok(match &look.mark {
-            Some((mark, _)) if !self.charter.has(mark) => {
-                let why = "a node belongs to a quorum of other nodes: all clients must list the \
-                           same ones, under the same names";
-                return Err(Fault::permanent("make a quorum", why));
-            }
             Some((mark, _)) if mark.is_of(&look.health) => Act::Seat,
             Some(_) if self.options.persistent => Act::Admit,
             None if first || look.founding => Act::Admit,
@@ -286,16 +294,21 @@ impl Inner {
     }
 
     /// What the vote of a node is worth, after a look at it if it was reached anew.
-    pub(super) async fn seated(&self, index: usize) -> Result<Worth, Fault> {
+    pub(super) async fn seated(self: &Arc<Self>, index: usize) -> Result<Worth, Fault> {
         let node = &self.nodes[index];
-        match node.worth() {
-            Worth::Unknown => {}
-            known => return Ok(known),
+        if node.worth() == Worth::Unknown {
+            let inner = Arc::clone(self);
+            let look = || async move { inner.look_at(index).await };
+            node.looking.run(self.options.node_timeout * STEPS_MAX, look).await?;
         }
-        let _one = node.looking.lock().await;
-        match node.worth() {
-            Worth::Unknown => {}
-            known => return Ok(known),
+        Ok(node.worth())
+    }
+
+    /// Looks at a node that was reached anew.
+    async fn look_at(&self, index: usize) -> Result<(), Fault> {
+        let node = &self.nodes[index];
+        if node.worth() != Worth::Unknown {
+            return Ok(());
         }
         let look = self.in_time(mark::look(&*node.backend)).await;
         node.heard(&look);
@@ -322,8 +335,7 @@ impl Inner {
             Act::Reseed => self.look_at_all().await,
             _ => Vec::new(),
         };
-        self.in_time(self.carry_out(index, &look, act, &looks)).await?;
-        Ok(node.worth())
+        self.in_time(self.carry_out(index, &look, act, &looks)).await
     }
 
     /// Sees to it that a majority knows that fences of this size are given out, before one is.
@@ -359,35 +371,6 @@ impl Inner {
             return Ok(());
         }
         Err(no_quorum("tell the nodes of the fence", self.size, 0, &faults, &self.names))
-    }
-}
-
-/// Which fences the nodes know to be given out.
-#[derive(Debug)]
-pub(super) struct Told {
-    by_node: Mutex<Vec<u64>>,
-    by_majority: AtomicU64,
-}
-
-impl Told {
-    pub(super) fn new(size: Size) -> Self {
-        Self { by_node: Mutex::new(vec![0; size.0]), by_majority: AtomicU64::new(0) }
-    }
-
-    /// The largest fence that a majority knows of.
-    pub(super) fn by_majority(&self) -> u64 {
-        self.by_majority.load(Ordering::Acquire)
-    }
-
-    fn set(&self, index: usize, fence: u64, size: Size) {
-        let mut by_node = lock(&self.by_node);
-        if let Some(known) = by_node.get_mut(index) {
-            *known = fence;
-        }
-        let mut sorted = by_node.clone();
-        sorted.sort_unstable_by(|a, b| b.cmp(a));
-        let known = sorted.get(size.majority() - 1).copied().unwrap_or(0);
-        self.by_majority.store(known, Ordering::Release);
     }
 }
 

@@ -12,7 +12,9 @@ mod release;
 mod renew;
 mod round;
 mod set;
+mod shared_work;
 mod sweeper;
+mod told;
 mod unheard;
 pub(crate) mod url;
 mod voice;
@@ -20,11 +22,11 @@ mod vote;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Ear, Fault, Health, How,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Fault, Health, How,
     Invalid, Key, Order, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
     Target,
 };
@@ -33,11 +35,12 @@ use tokio::time::Instant;
 
 use self::claims::Claims;
 use self::mark::Charter;
-use self::members::Told;
 use self::node::Node;
 pub use self::options::QuorumOptions;
 use self::set::Set;
+use self::shared_work::SharedWork;
 use self::sweeper::Sweeper;
+use self::told::Told;
 use self::vote::Size;
 
 /// The smallest quorum: with two nodes the failure of either stops everything.
@@ -95,6 +98,8 @@ pub struct ReleaseReport {
 
 struct Inner {
     names: Vec<String>,
+    /// All of them in one text.
+    location: String,
     nodes: Vec<Node>,
     size: Size,
     options: QuorumOptions,
@@ -106,9 +111,9 @@ struct Inner {
     seen: AtomicU64,
     told: Told,
     joined: AtomicBool,
-    /// Held while the nodes are looked at for the first time: since when it is in doubt whether
-    /// there is a quorum already.
-    joining: tokio::sync::Mutex<Option<Instant>>,
+    joining: SharedWork,
+    /// Since when it is in doubt whether there is a quorum already.
+    in_doubt_since: Mutex<Option<Instant>>,
 }
 
 impl Quorum {
@@ -153,10 +158,11 @@ impl Quorum {
         }
         let size = Size(names.len());
         let capabilities = capabilities(&stores);
-        let charter = Charter::new(&names);
+        let charter = Charter::new(&names, &options);
         let silent_after = options.node_timeout / 2;
         Ok(Self {
             inner: Arc::new(Inner {
+                location: format!("quorum of {}", names.join(", ")),
                 names,
                 nodes: stores.into_iter().map(|store| Node::new(store, silent_after)).collect(),
                 size,
@@ -168,7 +174,8 @@ impl Quorum {
                 seen: AtomicU64::new(0),
                 told: Told::new(size),
                 joined: AtomicBool::new(false),
-                joining: tokio::sync::Mutex::new(None),
+                joining: SharedWork::default(),
+                in_doubt_since: Mutex::default(),
             }),
         })
     }
@@ -228,6 +235,12 @@ impl Inner {
         nodes.iter().filter(|node| self.nodes[*node].voice.is_silent(now)).collect()
     }
 
+    /// The nodes that were silent when they were last asked. After [`silent`](Self::silent), which
+    /// notices that a node has become one of them.
+    fn suspects(&self) -> Set {
+        (0..self.size.0).filter(|node| self.nodes[*node].voice.is_suspect()).collect()
+    }
+
     /// Refuses leases that could outlive the quarantine of a node that forgot them.
     fn check_ttl(&self, ttl: Duration) -> Result<(), Fault> {
         if ttl <= self.options.max_ttl {
@@ -281,6 +294,10 @@ impl Backend for Quorum {
         self.inner.capabilities
     }
 
+    fn location(&self) -> &str {
+        &self.inner.location
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.inner.acquire(ask))
     }
@@ -326,6 +343,4 @@ impl Backend for Quorum {
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }

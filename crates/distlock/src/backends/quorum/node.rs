@@ -7,6 +7,7 @@ use distlock_core::{Answer, Backend, Claim, Fault, FaultKind, How, Outcome, Targ
 use tokio::time::Instant;
 
 use super::mark::Mark;
+use super::shared_work::SharedWork;
 use super::unheard::Unheard;
 use super::voice::Voice;
 use super::vote::abstains;
@@ -17,8 +18,8 @@ use crate::sync::lock;
 pub(super) struct Node {
     pub(super) backend: Arc<dyn Backend>,
     seat: Mutex<Seat>,
-    /// Held while the node is being looked at, so that a hundred callers look once.
-    pub(super) looking: tokio::sync::Mutex<()>,
+    /// Looking at the node, which a hundred callers do once.
+    pub(super) looking: SharedWork,
     /// The store can make an ask depend on another claim.
     witnesses: bool,
     pub(super) voice: Voice,
@@ -60,7 +61,7 @@ impl Node {
             witnesses: backend.capabilities().witness,
             backend,
             seat: Mutex::default(),
-            looking: tokio::sync::Mutex::new(()),
+            looking: SharedWork::default(),
             voice: Voice::new(patience),
             unheard: Unheard::default(),
         }

@@ -27,26 +27,32 @@ impl Inner {
         releases.gone = leaving.absent.len();
         let nodes = self.all().without(leaving.absent);
         let mut round = Round::new(nodes, self.silent(nodes, now), |index| leaving.call(index));
+        let suspects = self.suspects();
         let patience = self.options.node_timeout;
         let hearing = async {
-            while !releases.is_decided(self.size)
-                && let Some((index, outcome)) = round.next().await
-            {
+            while !releases.is_decided(self.size) {
+                // A majority has acknowledged it: the rest can only tell whether it was held.
+                let next = match releases.answered() >= self.size.majority() {
+                    true => round.next_soon(suspects).await,
+                    false => round.next().await,
+                };
+                let Some((index, outcome)) = next else { break };
                 releases.count(index, outcome);
             }
         };
-        let in_time = timeout_at(now + patience, hearing).await.is_ok();
+        let _ = timeout_at(now + patience, hearing).await;
         while let Some((index, outcome)) = round.ready() {
             releases.count(index, outcome);
         }
         let failed: Set = releases.faults.iter().map(|(index, _)| *index).collect();
+        if !releases.is_decided(self.size) {
+            let silent = round.unanswered().iter().map(|index| (index, unanswered(patience)));
+            releases.faults.extend(silent);
+        }
         let left_alone = round.unasked();
         let late = round.into_late();
         for (index, _) in &late {
             self.nodes[*index].voice.waits(now);
-            if !in_time {
-                releases.faults.push((*index, unanswered(patience)));
-            }
         }
         leaving.see_through(late);
         for index in failed.iter().chain(left_alone.iter()) {
@@ -103,6 +109,8 @@ impl<'a> Leaving<'a> {
     fn new(inner: &'a Arc<Inner>, target: &Target, how: How) -> Self {
         let known = match target {
             Target::Claim(claim) => inner.claims.releasing(&claim.id),
+            // Other attempts may have the claim: what is known of it stays known.
+            Target::Attempt { claim, .. } => inner.claims.change(&claim.id, |known| known.clone()),
             _ => None,
         };
         let absent = known.as_ref().map_or(Set::NONE, |k| k.unasked.without(k.doubtful));

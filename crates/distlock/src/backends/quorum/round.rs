@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use distlock_core::Fault;
 use futures_util::FutureExt;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::set::Set;
 
 /// How long nodes in reserve are left alone while others are asked.
 pub(super) const RESERVE_AFTER: Duration = Duration::from_millis(50);
+
+/// How long after an answer the next one is awaited where it is hardly needed: a call that the
+/// answers of most nodes have all but decided does not wait longer for nodes that may hang.
+pub(super) const ALL_BUT_DECIDED: Duration = Duration::from_millis(100);
 
 /// A call to one node that belongs to nobody, so that it can outlive the round.
 pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
@@ -48,6 +52,20 @@ impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
             self.calls.extend(reserve.iter().map(|node| (node, (self.begin)(node))));
         }
         poll_fn(|context| self.poll(context)).await
+    }
+
+    /// The next answer of a node that is likely to answer soon: none if only suspects are left, or
+    /// if no answer comes for a while.
+    pub(super) async fn next_soon(&mut self, suspects: Set) -> Option<(usize, Result<T, Fault>)> {
+        if self.unanswered().without(suspects).is_empty() {
+            return None;
+        }
+        timeout(ALL_BUT_DECIDED, self.next()).await.ok().flatten()
+    }
+
+    /// The nodes that have not answered, asked or not.
+    pub(super) fn unanswered(&self) -> Set {
+        self.calls.iter().map(|(node, _)| *node).chain(self.reserve.iter()).collect()
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, Fault>)>> {

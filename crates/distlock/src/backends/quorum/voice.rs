@@ -65,6 +65,11 @@ impl Voice {
         lock(&self.state).waits_since.get_or_insert(since);
     }
 
+    /// True if it was silent when it was last asked, whether it is left alone at present or not.
+    pub(super) fn is_suspect(&self) -> bool {
+        lock(&self.state).silence.is_some()
+    }
+
     /// True if it is to be left alone. Now and then somebody is told otherwise and asks it, so that
     /// it is noticed when it is back.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
@@ -100,7 +105,9 @@ mod tests {
         voice.waits(start + 400 * MS);
         assert!(!voice.is_silent(start + 500 * MS), "slow is not silent");
         assert!(voice.is_silent(start + 501 * MS));
+        assert!(!voice.is_silent(start + 530 * MS) && voice.is_suspect(), "asked, not awaited");
         assert!(voice.heard(), "it was silent until now");
+        assert!(!voice.is_suspect());
         assert!(!voice.heard() && !voice.is_silent(start + 600 * MS));
         voice.failed(start + 700 * MS);
         assert!(voice.is_silent(start + 701 * MS));

@@ -116,19 +116,27 @@ impl Votes {
         self.granted.0.len() >= self.size.majority()
     }
 
+    /// True if the nodes that answered would be a majority, had none of them refused: the key is
+    /// contended, and not out of reach.
+    pub(super) fn is_contended(&self) -> bool {
+        let answered = self.granted.0.len() + self.refused();
+        !self.busy.is_empty() && !self.is_granted() && answered >= self.size.majority()
+    }
+
     /// True if no further answer can change what this amounts to.
     pub(super) fn is_decided(&self) -> bool {
         let blocking = self.size.blocking();
         self.is_granted()
             || self.refused() >= blocking
             || self.faults.len() >= blocking
+            || self.is_contended() && self.refused() + self.faults.len() >= blocking
             || self.answered() >= self.size.0
     }
 
     /// The answer of a store that did not grant.
     pub(super) fn refusal(&self, names: &[String]) -> Result<Answer, Fault> {
         let blocking = self.size.blocking();
-        if self.refused() < blocking {
+        if self.refused() < blocking && !self.is_contended() {
             let granted = self.granted.0.len();
             return Err(no_quorum("acquire", self.size, granted, &self.faults, names));
         }
@@ -285,6 +293,8 @@ mod tests {
             (vec![YES, YES, no.clone(), lost.clone()], 5, false),
             (vec![no.clone(), no.clone()], 4, true),
             (vec![YES, no.clone(), lost.clone()], 3, true),
+            (vec![YES, no.clone(), no.clone(), lost.clone()], 5, true),
+            (vec![YES, no.clone(), lost.clone(), lost.clone()], 5, false),
         ] {
             assert_eq!(votes(&answers, total).is_decided(), decided, "{answers:?} of {total}");
         }
@@ -296,11 +306,15 @@ mod tests {
         let (no, lost) = (Ok(busy(1)), Err(fault()));
         let held = votes(&[no.clone(), no.clone(), no.clone(), YES, lost.clone()], 5);
         assert!(matches!(held.refusal(&names), Ok(Answer::Outvoted(why)) if *why == busy(1)));
-        let split = votes(&[YES, YES, no.clone(), no.clone(), lost.clone()], 5);
-        let refused = split.refusal(&names).unwrap_err();
+        let split = votes(&[YES, YES, no.clone()], 5);
+        assert!(split.is_contended(), "the three that answered could have granted it");
+        assert!(matches!(split.refusal(&names), Ok(Answer::Outvoted(why)) if *why == busy(1)));
+        let few = votes(&[YES, no.clone(), lost.clone(), lost.clone(), lost.clone()], 5);
+        assert!(!few.is_contended(), "two cannot grant it");
+        let refused = few.refusal(&names).unwrap_err();
         let told = NoQuorum::of(&refused).unwrap();
-        assert_eq!((told.needed, told.granted, told.faults.len()), (3, 2, 1));
-        assert_eq!(told.faults[0].0, "n4");
+        assert_eq!((told.needed, told.granted, told.faults.len()), (3, 1, 3));
+        assert_eq!(told.faults[0].0, "n2");
         let all = votes(&vec![no; 5], 5);
         assert_eq!(all.refusal(&names).unwrap(), busy(1), "nothing is left to release");
     }

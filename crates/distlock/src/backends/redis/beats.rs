@@ -10,19 +10,24 @@ use std::time::Duration;
 
 use distlock_core::{Fault, Key, Renewal, Standing, Ticket, Waiting};
 use futures_core::Stream;
+use futures_util::future::join_all;
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use redis::{Cmd, Value};
 
-use super::Inner;
+use super::faults::fault;
 use super::script::{BEAT, GLANCE};
 use super::wire::{Reader, garbled, hex, millis};
+use super::{Inner, PushBy};
 
 /// So few are each looked at, and told how many are ahead. See beat.lua.
 const COUNTED_MAX: usize = 16;
 
 /// How many one script looks at. The server does nothing else meanwhile.
 const LOOKED_AT_MAX: usize = 200;
+
+/// How many keys with few places one message asks about.
+const KEYS_MAX: usize = 64;
 
 /// How many groups of places one script looks at.
 const GROUPS_MAX: usize = 200;
@@ -39,15 +44,46 @@ pub(super) fn is_beat(renewal: &Renewal) -> bool {
 }
 
 impl Inner {
-    /// One heartbeat for each key that somebody waits for.
+    /// One heartbeat for each key that this client waits for. Those of many keys of one server
+    /// leave in one message.
     pub(super) fn beat<'a>(&'a self, beats: Vec<Beat<'a>>) -> impl Stream<Item = Told> + 'a {
         let mut by_key: HashMap<&Key, Vec<_>> = HashMap::new();
         for beat in beats {
             by_key.entry(&beat.1.claim.key).or_default().push(beat);
         }
+        // On a cluster every key has a slot of its own.
+        let together = by_key.len() > 1 && self.push != PushBy::Key;
+        let (mut few, many): (Vec<_>, Vec<_>) =
+            by_key.into_iter().partition(|(_, beats)| together && beats.len() <= COUNTED_MAX);
+        let messages = FuturesUnordered::new();
+        while !few.is_empty() {
+            let rest = few.split_off(few.len().min(KEYS_MAX));
+            messages.push(self.beat_at_each(std::mem::replace(&mut few, rest)));
+        }
         let keys: FuturesUnordered<_> =
-            by_key.into_iter().map(|(key, beats)| self.beat_at(key, beats)).collect();
-        keys.flat_map_unordered(None, |told| told)
+            many.into_iter().map(|(key, beats)| self.beat_at(key, beats)).collect();
+        let few = messages.flat_map_unordered(None, stream::iter);
+        stream::select(few, keys.flat_map_unordered(None, |told| told))
+    }
+
+    /// One heartbeat for all that wait at each of these keys.
+    async fn beat_at_each<'a>(&self, keys: Vec<(&'a Key, Vec<Beat<'a>>)>) -> Vec<Told> {
+        let fill = |(key, beats): &(&Key, Vec<Beat<'_>>), cmd: &mut Cmd| {
+            self.fill_beat(cmd, key, beats);
+        };
+        let answers = match self.link.eval_each("renew", &BEAT, &keys, &fill).await {
+            Ok(answers) => answers,
+            Err(fault) => {
+                let all = keys.iter().flat_map(|(_, beats)| beats);
+                return all.map(|(index, _)| (*index, Err(fault.clone()))).collect();
+            }
+        };
+        let tell = keys.into_iter().zip(answers).map(|((_, beats), answer)| {
+            let value = answer.map_err(|error| fault("renew", error));
+            let standings = value.and_then(|value| self.read_each(&beats, &value));
+            self.tell_each(beats, standings)
+        });
+        join_all(tell).await.concat()
     }
 
     /// One heartbeat for all that wait at one key.
@@ -122,6 +158,14 @@ impl Inner {
     /// One heartbeat for all, which tells of each; whoever does not wait is asked for by itself.
     async fn look_at_each(&self, key: &Key, beats: Vec<Beat<'_>>) -> Vec<Told> {
         let standings = self.look_at(key, &beats).await;
+        self.tell_each(beats, standings).await
+    }
+
+    async fn tell_each(
+        &self,
+        beats: Vec<Beat<'_>>,
+        standings: Result<Vec<Option<Waiting>>, Fault>,
+    ) -> Vec<Told> {
         let (mut told, asking) = (Vec::with_capacity(beats.len()), FuturesUnordered::new());
         for (at, (index, renewal)) in beats.into_iter().enumerate() {
             match &standings {
@@ -138,17 +182,29 @@ impl Inner {
 
     async fn look_at(&self, key: &Key, beats: &[Beat<'_>]) -> Result<Vec<Option<Waiting>>, Fault> {
         self.listen_to(key).await?;
-        let Some((_, first)) = beats.first() else { return Ok(Vec::new()) };
-        let (id, span) = (first.claim.id.reveal(), longest(beats));
-        let rest = |cmd: &mut Cmd| {
-            cmd.arg(millis(span));
-            for (_, beat) in beats {
-                cmd.arg(hex(beat.claim.id));
-            }
-        };
-        let value = self.law("renew", &BEAT, (key, &id), span, &rest).await?;
-        self.read(each(&id, beats.len(), &value))
+        let fill = |cmd: &mut Cmd| self.fill_beat(cmd, key, beats);
+        let value = self.link.eval("renew", &BEAT, &fill).await?;
+        self.read_each(beats, &value)
     }
+
+    /// Adds `KEYS` and `ARGV` of beat.lua.
+    fn fill_beat(&self, cmd: &mut Cmd, key: &Key, beats: &[Beat<'_>]) {
+        let span = longest(beats);
+        self.namespace.add_keys(cmd, key);
+        cmd.arg(first_id(beats)).arg(&*self.caller(key, span)).arg(millis(span));
+        for (_, beat) in beats {
+            cmd.arg(hex(beat.claim.id));
+        }
+    }
+
+    fn read_each(&self, beats: &[Beat<'_>], value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
+        self.read(each(&first_id(beats), beats.len(), value))
+    }
+}
+
+/// The claim that the answer begins with.
+fn first_id(beats: &[Beat<'_>]) -> String {
+    beats.first().map(|(_, first)| first.claim.id.reveal()).unwrap_or_default()
 }
 
 fn longest<'a>(beats: impl IntoIterator<Item = &'a Beat<'a>>) -> Duration {

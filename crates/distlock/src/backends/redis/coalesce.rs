@@ -11,11 +11,9 @@
 
 use std::future::poll_fn;
 use std::hash::BuildHasher;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
 use foldhash::fast::RandomState;
@@ -34,9 +32,6 @@ const MEMORIES: usize = 1024;
 
 /// How often in a row a key has to be free before it counts as wanted by one alone again.
 const BUSY_FOR: u8 = 8;
-
-/// A hold that was over so soon was quick: whoever held it has hardly done anything else.
-const QUICK_MAX: Duration = Duration::from_micros(500);
 
 /// The calls under way and those who wait for the next.
 #[derive(Debug)]
@@ -83,10 +78,6 @@ impl Together {
 pub(super) struct Memory {
     /// For how much longer it is remembered that several wanted it.
     busy: AtomicU8,
-    /// When somebody here was last let in by somebody here and has not let go since.
-    let_in: Mutex<Option<Instant>>,
-    /// The last hold that began in that way was over soon.
-    quick: AtomicBool,
 }
 
 impl Memory {
@@ -98,29 +89,14 @@ impl Memory {
         let before = self.busy.load(Ordering::Relaxed);
         self.busy.store(if busy { BUSY_FOR } else { before.saturating_sub(1) }, Ordering::Relaxed);
     }
-
-    /// Somebody is let in now. True if those before him were quick to let go.
-    pub(super) fn lets_in(&self) -> bool {
-        *lock(&self.let_in) = Some(Instant::now());
-        self.is_quick()
-    }
-
-    /// Somebody lets go now.
-    fn lets_go(&self) {
-        let quick = lock(&self.let_in).take().is_some_and(|since| since.elapsed() < QUICK_MAX);
-        self.quick.store(quick, Ordering::Relaxed);
-    }
-
-    fn is_quick(&self) -> bool {
-        self.quick.load(Ordering::Relaxed)
-    }
 }
 
 impl Inner {
     /// Asks, together with others if there are any.
     pub(super) async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
         let key = &ask.claim.key;
-        if !ask.is_exclusive() || ask.fence_floor.is_some() || ask.witness.is_some() {
+        let usual = ask.is_exclusive() && ask.attempt.is_none();
+        if !usual || ask.fence_floor.is_some() || ask.witness.is_some() {
             return Box::pin(self.ask(ask)).await;
         }
         let memory = self.together.memory(key);
@@ -135,18 +111,6 @@ impl Inner {
                 Some(fence) => return Ok(Answer::Granted { fence }),
                 None => None,
             },
-        };
-        let flight = if memory.is_busy() {
-            // Nobody waits for a call that is not on its way yet.
-            drop(flight);
-            // Whoever lets go of it goes first: many wait for that, and nobody for this.
-            if let Some(answer) = Box::pin(self.ride(ask, memory.is_quick())).await? {
-                memory.note(matches!(&answer, Answer::Busy(_)));
-                return Ok(answer);
-            }
-            None
-        } else {
-            flight
         };
         // Boxed, so that those who go together do not carry it along.
         let answer = Box::pin(self.ask(ask)).await;
@@ -178,15 +142,8 @@ impl Inner {
                 }
             },
         };
-        if !memory.is_busy() && self.is_usual_caller() {
-            return Box::pin(self.give_up_alone(claim)).await;
-        }
-        memory.lets_go();
-        let leaving = memory.is_busy().then(|| self.riders.leave(&claim.key));
-        if leaving.is_some()
-            && let Some(outcome) = Box::pin(self.relay(claim)).await?
-        {
-            return Ok(outcome);
+        if self.is_usual_caller() {
+            return Box::pin(self.give_up_hold(claim)).await;
         }
         Box::pin(self.give_up(target, how)).await
     }
@@ -282,7 +239,7 @@ impl Slot {
             return Ok(());
         };
         let fill = |cmd: &mut Cmd| cabin.fill(cmd, fence);
-        let answer = inner.lookout.wait(pin!(inner.link.try_eval("send many", &MANY, &fill))).await;
+        let answer = inner.link.try_eval("send many", &MANY, &fill).await;
         let numbers = for_all("send many", answer).and_then(|value| match value {
             Some(value) => inner.read(wire::many(first, cabin.counts(), &value)),
             None => Ok(Vec::new()),
@@ -295,6 +252,8 @@ impl Slot {
         self.told = true;
         match numbers {
             Ok(numbers) => {
+                // All who were granted have one fence; what those who let go hear is the same.
+                numbers.iter().flatten().take(1).for_each(|fence| inner.link.seen.note(*fence));
                 let mut numbers = numbers.into_iter();
                 cabin.tell(|| Ok(numbers.next().flatten()));
                 Ok(())

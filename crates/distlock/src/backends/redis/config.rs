@@ -11,6 +11,7 @@ use redis::{
 use url::Url;
 
 use super::given::Given;
+use super::tls::{TlsFiles, install_provider};
 
 /// The namespace that keys are put in unless the URL names another.
 const NAMESPACE: &str = "distlock";
@@ -22,8 +23,11 @@ pub(super) struct Config {
     pub(super) namespace: String,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
-    /// The URL without its secrets.
-    shown: String,
+    /// The certificates of a URL that names some.
+    pub(super) tls_files: TlsFiles,
+    /// A push is only a reason to ask the server: for servers where others may publish.
+    pub(super) verify_push: bool,
+    location: String,
 }
 
 /// What kind of store it is.
@@ -41,11 +45,15 @@ pub(super) enum Topology {
 
 impl Config {
     /// Reads a URL: `redis://[[user]:password@]host[:port][/db]`, `rediss://…`, `redis+unix://…`,
-    /// `redis-sentinel://h1,h2/primary[/db]` or `redis-cluster://h1,h2`, with the options
-    /// `namespace`, `connect_timeout_ms` and `response_timeout_ms`.
+    /// `redis-sentinel://h1,h2/primary[/db]` or `redis-cluster://h1,h2`, the last two also with
+    /// `rediss-` for TLS, with the options of [`Own`].
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         let (url, others) = split_hosts(text)?;
         let shown = without_secrets(&url);
+        if url.fragment().is_some() {
+            let why = "must not have a fragment: write # as %23";
+            return Err(Invalid::new("URL", shown, why));
+        }
         let (mut own, known) = (Own::default(), own_options(&url)?);
         let rest = own.take(known)?;
         let mut plain = url.clone();
@@ -54,13 +62,38 @@ impl Config {
             plain.query_pairs_mut().extend_pairs(rest);
         }
         let topology = match url.scheme() {
-            "redis-sentinel" => sentinel(&plain, &others, &shown)?,
-            "redis-cluster" => cluster(&plain, &others, &shown)?,
+            "redis-sentinel" | "rediss-sentinel" => sentinel(&plain, &others, &shown)?,
+            "redis-cluster" | "rediss-cluster" => cluster(&plain, &others, &shown)?,
             _ if others.is_empty() => Topology::Server(server(plain.as_str(), &shown)?),
             _ => return Err(unusable(&shown)),
         };
-        let Own { namespace, connect_timeout, response_timeout } = own;
-        Ok(Self { topology, namespace, connect_timeout, response_timeout, shown })
+        if url.scheme().starts_with("rediss") {
+            install_provider();
+            own.tls_files.read()?;
+        } else if !own.tls_files.is_empty() {
+            let why = "are options of TLS: use rediss://, rediss-sentinel:// or rediss-cluster://";
+            return Err(Invalid::new("URL option", "ca, cert, key", why));
+        }
+        Ok(Self::with(own, topology))
+    }
+
+    fn with(own: Own, topology: Topology) -> Self {
+        let location = topology.location();
+        let Own { namespace, connect_timeout, response_timeout, tls_files, verify_push } = own;
+        Self {
+            topology,
+            namespace,
+            connect_timeout,
+            response_timeout,
+            tls_files,
+            verify_push,
+            location,
+        }
+    }
+
+    /// Where the store is, without secrets.
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 
     /// The server of a client that the program has made.
@@ -68,7 +101,10 @@ impl Config {
         let info = client.get_connection_info();
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let info = info.clone().set_redis_settings(redis).set_tcp_settings(tcp());
-        Self::own("a client of the program", namespace, |_| Topology::Server(info))
+        if is_tls(info.addr()) {
+            install_provider();
+        }
+        Self::own(namespace, |_| Topology::Server(info))
     }
 
     /// The other end of a connection that the program has made.
@@ -77,14 +113,13 @@ impl Config {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         let given = |patience| Topology::Given(Given::new(connection, patience));
-        Self::own("a connection of the program", namespace, given)
+        Self::own(namespace, given)
     }
 
-    fn own(shown: &str, namespace: &str, topology: impl FnOnce(Duration) -> Topology) -> Self {
-        let Own { connect_timeout, response_timeout, .. } = Own::default();
-        let topology = topology(response_timeout);
-        let (namespace, shown) = (namespace.to_owned(), shown.to_owned());
-        Self { topology, namespace, connect_timeout, response_timeout, shown }
+    fn own(namespace: &str, topology: impl FnOnce(Duration) -> Topology) -> Self {
+        let own = Own { namespace: namespace.to_owned(), ..Own::default() };
+        let topology = topology(own.response_timeout);
+        Self::with(own, topology)
     }
 
     /// True if the connection is the program's: it listens to nothing on our behalf.
@@ -92,9 +127,48 @@ impl Config {
         matches!(self.topology, Topology::Given(_))
     }
 
+    pub(super) fn is_tls(&self) -> bool {
+        self.location.starts_with("rediss")
+    }
+
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.topology, Topology::Cluster(_))
     }
+}
+
+impl Topology {
+    /// Where it is, as a URL without secrets.
+    fn location(&self) -> String {
+        let all = |addrs: &mut dyn Iterator<Item = &ConnectionAddr>| {
+            let (mut scheme, mut hosts) = ("redis", Vec::new());
+            for addr in addrs {
+                if is_tls(addr) {
+                    scheme = "rediss";
+                }
+                hosts.push(addr.to_string());
+            }
+            (scheme, hosts.join(","))
+        };
+        match self {
+            Self::Server(info) => match info.addr() {
+                ConnectionAddr::Unix(path) => format!("redis+unix://{}", path.display()),
+                addr => format!("{}://{addr}", if is_tls(addr) { "rediss" } else { "redis" }),
+            },
+            Self::Sentinel { sentinels, primary, .. } => {
+                let (scheme, hosts) = all(&mut sentinels.iter());
+                format!("{scheme}-sentinel://{hosts}/{primary}")
+            }
+            Self::Cluster(nodes) => {
+                let (scheme, hosts) = all(&mut nodes.iter().map(ConnectionInfo::addr));
+                format!("{scheme}-cluster://{hosts}")
+            }
+            Self::Given(_) => "the server of a shared connection".to_owned(),
+        }
+    }
+}
+
+pub(super) fn is_tls(addr: &ConnectionAddr) -> bool {
+    matches!(addr, ConnectionAddr::TcpTls { .. })
 }
 
 /// The options that are ours and not the client crate's.
@@ -102,6 +176,8 @@ struct Own {
     namespace: String,
     connect_timeout: Duration,
     response_timeout: Duration,
+    tls_files: TlsFiles,
+    verify_push: bool,
 }
 
 impl Default for Own {
@@ -110,6 +186,8 @@ impl Default for Own {
             namespace: NAMESPACE.to_owned(),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
+            tls_files: TlsFiles::default(),
+            verify_push: false,
         }
     }
 }
@@ -127,6 +205,10 @@ impl Own {
                 "response_timeout_ms" => {
                     self.response_timeout = millis("response_timeout_ms", &value)?;
                 }
+                "ca" => self.tls_files.ca = Some(value.into()),
+                "cert" => self.tls_files.cert = Some(value.into()),
+                "key" => self.tls_files.key = Some(value.into()),
+                "verify_push" => self.verify_push = switch("verify_push", &value)?,
                 _ => rest.push((name, value)),
             }
         }
@@ -135,14 +217,24 @@ impl Own {
 }
 
 fn own_options(url: &Url) -> Result<Vec<(String, String)>, Invalid> {
-    const KNOWN: [&str; 6] =
-        ["namespace", "connect_timeout_ms", "response_timeout_ms", "db", "user", "pass"];
+    const KNOWN: [&str; 10] = [
+        "namespace",
+        "connect_timeout_ms",
+        "response_timeout_ms",
+        "db",
+        "user",
+        "pass",
+        "ca",
+        "cert",
+        "key",
+        "verify_push",
+    ];
     let pairs = url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned()));
     let all: Vec<_> = pairs.collect();
     match all.iter().find(|(name, _)| !KNOWN.contains(&name.as_str())) {
         Some((name, _)) => {
             let why = "is not an option of this URL; known are namespace, db, user, pass, \
-                       connect_timeout_ms, response_timeout_ms";
+                       connect_timeout_ms, response_timeout_ms, ca, cert, key, verify_push";
             Err(Invalid::new("URL option", name, why))
         }
         None => Ok(all),
@@ -153,6 +245,14 @@ fn millis(what: &'static str, value: &str) -> Result<Duration, Invalid> {
     match value.parse() {
         Ok(ms @ 1..=60_000) => Ok(Duration::from_millis(ms)),
         _ => Err(Invalid::new(what, value, "must be between 1 and 60000")),
+    }
+}
+
+fn switch(what: &'static str, value: &str) -> Result<bool, Invalid> {
+    match value {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err(Invalid::new(what, value, "must be 0 or 1")),
     }
 }
 
@@ -181,18 +281,16 @@ fn server(url: &str, shown: &str) -> Result<ConnectionInfo, Invalid> {
 
 /// The same URL as if its first host were a server of its own.
 fn as_server(url: &Url, host: Option<&str>, path: &str, shown: &str) -> Result<String, Invalid> {
-    let (name, port) = match host {
-        Some(host) => host.split_once(':').map_or((host, None), |(h, p)| (h, Some(p))),
-        None => (url.host_str().unwrap_or_default(), None),
+    let scheme = if url.scheme().starts_with("rediss") { "rediss" } else { "redis" };
+    let first = || match (url.host_str().unwrap_or_default(), url.port()) {
+        (host, Some(port)) => format!("{host}:{port}"),
+        (host, None) => host.to_owned(),
     };
-    let port = match port {
-        Some(port) => Some(port.parse().map_err(|_| unusable(shown))?),
-        None if host.is_none() => url.port(),
-        None => None,
-    };
-    let mut server = Url::parse("redis://localhost/").map_err(|_| unusable(shown))?;
-    server.set_host(Some(name)).map_err(|_| unusable(shown))?;
-    let _ = server.set_port(port);
+    let host = host.map_or_else(first, str::to_owned);
+    let mut server = Url::parse(&format!("{scheme}://{host}/")).map_err(|_| unusable(shown))?;
+    if host.contains(['@', '/', '?', '#']) {
+        return Err(unusable(shown));
+    }
     let _ = server.set_username(url.username());
     let _ = server.set_password(url.password());
     server.set_path(path);
@@ -224,6 +322,10 @@ fn sentinel(url: &Url, others: &[String], shown: &str) -> Result<Topology, Inval
 fn sentinel_port(addr: &ConnectionAddr) -> ConnectionAddr {
     match addr {
         ConnectionAddr::Tcp(host, 6379) => ConnectionAddr::Tcp(host.clone(), 26379),
+        ConnectionAddr::TcpTls { host, port: 6379, insecure, tls_params } => {
+            let (host, tls_params) = (host.clone(), tls_params.clone());
+            ConnectionAddr::TcpTls { host, port: 26379, insecure: *insecure, tls_params }
+        }
         other => other.clone(),
     }
 }
@@ -257,6 +359,7 @@ pub(super) fn tcp() -> TcpSettings {
 fn without_secrets(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
+    shown.set_fragment(None);
     // Neither fails for a URL that can have a host, and others have no such part.
     let _ = shown.set_password(None);
     let _ = shown.set_username("");
@@ -266,7 +369,7 @@ fn without_secrets(url: &Url) -> String {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
-            .field("url", &self.shown)
+            .field("location", &self.location)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }
@@ -291,6 +394,8 @@ mod tests {
             ("redis-sentinel://a,b", "URL"),
             ("redis-sentinel://a,b:x/p", "URL"),
             ("redis-cluster://a,b/3", "URL"),
+            ("redis-cluster://a,b#c", "URL"),
+            ("redis://h/?verify_push=yes", "verify_push"),
         ] {
             assert_eq!(Config::parse(url).unwrap_err().what, what, "{url}");
         }

@@ -6,11 +6,11 @@ use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo,
-    RedisError, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, ProtocolVersion, PushInfo,
+    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
 };
 
-use super::config::{Config, Topology, tcp};
+use super::config::{Config, Topology, is_tls, tcp};
 use super::faults::unless_of_a_cluster;
 use super::given::Given;
 
@@ -54,7 +54,8 @@ impl Connection {
         Ok(answers?.into_iter().map(Value::extract_error).collect())
     }
 
-    /// Sends a command to one node of a cluster.
+    /// Sends a command to one node of a cluster. Any means a primary: a replica may be cut off or
+    /// silent without the cluster being any worse for it.
     pub(super) async fn send_to(&mut self, node: &Node, cmd: &Cmd) -> Result<Value, RedisError> {
         match (self, node) {
             (Self::Cluster(connection), Node::At { host, port }) => {
@@ -62,20 +63,25 @@ impl Connection {
                 let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::ByAddress { host, port });
                 connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
             }
+            (Self::Cluster(connection), Node::Any) => {
+                let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::RandomPrimary);
+                connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
+            }
             (connection, _) => connection.send(cmd).await,
         }
     }
 
-    /// Sends a command that names no key to the primary of this key.
-    pub(super) async fn send_beside(&mut self, key: &str, cmd: &Cmd) -> Result<Value, RedisError> {
-        match self {
-            Self::Server(_) | Self::Given(_) => self.send(cmd).await,
-            Self::Cluster(connection) => {
-                let route = Route::with_key(key, SlotAddr::Master);
-                let at = RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(route));
-                connection.route_command(cmd.clone(), at).await.and_then(Value::extract_error)
-            }
-        }
+    /// Sends commands in one message to the primary of this key, all over one connection: also
+    /// those that name no key.
+    pub(super) async fn send_all_beside(
+        &mut self,
+        key: &str,
+        cmds: &Pipeline,
+    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+        let Self::Cluster(connection) = self else { return self.send_all(cmds).await };
+        let at = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+        let answers = connection.route_pipeline(cmds.clone(), 0, cmds.len(), at).await?;
+        Ok(answers.into_iter().map(Value::extract_error).collect())
     }
 
     /// Listens to a channel: a sharded one on a cluster, an ordinary one elsewhere.
@@ -101,7 +107,7 @@ impl Connection {
 /// A node of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
-    /// The only one.
+    /// The only one, or any primary of a cluster.
     Any,
     /// A primary of a cluster.
     At { host: String, port: u16 },
@@ -124,31 +130,47 @@ impl Node {
     }
 }
 
-/// Dials the store that the configuration names; whatever it pushes goes to `listener`.
+/// The primary that the Sentinels name now; none where there are no Sentinels.
+pub(super) async fn primary_now(config: &Config) -> Result<Option<ConnectionAddr>, RedisError> {
+    let Topology::Sentinel { sentinels, primary, login } = &config.topology else {
+        return Ok(None);
+    };
+    let client = primary_of(config, sentinels.clone(), primary, login).await?;
+    Ok(Some(client.get_connection_info().addr().clone()))
+}
+
+/// Dials the store that the configuration names; whatever it pushes goes to `listener`. Says where
+/// the primary is if Sentinels named it.
 pub(super) async fn dial(
     config: &Config,
     listener: impl Fn(&PushInfo) + Send + Sync + 'static,
-) -> Result<Connection, RedisError> {
+) -> Result<(Connection, Option<ConnectionAddr>), RedisError> {
     let sender = move |info: PushInfo| {
         listener(&info);
         Ok::<_, redis::aio::SendError>(())
     };
     let client = match &config.topology {
-        Topology::Server(info) => redis::Client::open(info.clone())?,
-        Topology::Given(given) => return Ok(Connection::Given(given.clone())),
+        Topology::Server(info) if config.tls_files.is_empty() => redis::Client::open(info.clone())?,
+        Topology::Server(info) => {
+            redis::Client::build_with_tls(info.clone(), certificates(config)?)?
+        }
+        Topology::Given(given) => return Ok((Connection::Given(given.clone()), None)),
         Topology::Sentinel { sentinels, primary, login } => {
-            primary_of(sentinels.clone(), primary, login).await?
+            primary_of(config, sentinels.clone(), primary, login).await?
         }
         Topology::Cluster(nodes) => {
-            let client = ClusterClient::builder(nodes.clone())
+            let mut builder = ClusterClient::builder(nodes.clone())
                 .use_protocol(ProtocolVersion::RESP3)
                 .push_sender(sender)
                 .retries(REDIRECTIONS)
                 .connection_timeout(config.connect_timeout)
                 .response_timeout(config.response_timeout)
-                .tcp_settings(tcp())
-                .build()?;
-            return client.get_async_connection().await.map(Connection::Cluster);
+                .tcp_settings(tcp());
+            if !config.tls_files.is_empty() {
+                builder = builder.certs(certificates(config)?);
+            }
+            let connection = builder.build()?.get_async_connection().await?;
+            return Ok((Connection::Cluster(connection), None));
         }
     };
     let settings = AsyncConnectionConfig::new()
@@ -156,20 +178,38 @@ pub(super) async fn dial(
         .set_response_timeout(Some(config.response_timeout))
         .set_push_sender(sender);
     let connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
-    Ok(Connection::Server(connection))
+    let named = matches!(config.topology, Topology::Sentinel { .. });
+    let address = named.then(|| client.get_connection_info().addr().clone());
+    Ok((Connection::Server(connection), address))
+}
+
+/// The certificates that the URL names, as they are now.
+fn certificates(config: &Config) -> Result<TlsCertificates, RedisError> {
+    config.tls_files.read().map_err(|refused| std::io::Error::other(refused).into())
 }
 
 /// Asks the Sentinels who the primary is now.
 async fn primary_of(
-    sentinels: Vec<redis::ConnectionAddr>,
+    config: &Config,
+    sentinels: Vec<ConnectionAddr>,
     primary: &str,
     login: &RedisConnectionInfo,
 ) -> Result<redis::Client, RedisError> {
+    let tls = sentinels.iter().any(is_tls);
     let mut builder = SentinelClientBuilder::new(sentinels, primary, SentinelServerType::Master)?
         .set_client_to_redis_protocol(ProtocolVersion::RESP3)
         .set_client_to_redis_db(login.db())
         .set_client_to_redis_tcp_settings(tcp())
         .set_client_to_sentinel_tcp_settings(tcp());
+    if tls {
+        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+    }
+    if !config.tls_files.is_empty() {
+        let certificates = certificates(config)?;
+        builder = builder
+            .set_client_to_redis_certificates(certificates.clone())
+            .set_client_to_sentinel_certificates(certificates);
+    }
     if let Some(user) = login.username() {
         builder = builder.set_client_to_redis_username(user);
     }

@@ -9,7 +9,7 @@ use distlock_core::{
 };
 use redis::Cmd;
 
-use super::script::JOURNAL;
+use super::script::{JOURNAL, PAST};
 use super::{Inner, Redis};
 
 /// What a read that fails could not do.
@@ -18,8 +18,12 @@ const READ: &str = "read the journal";
 /// How many entries one command reads. The server does nothing else meanwhile.
 const READ_MAX: usize = 500;
 
-/// An entry as the client crate reads it: its id, then names and values.
-type Row = (String, Vec<String>);
+/// How many different milliseconds of a key's past one call looks at, for the same reason.
+const STEPS_MAX: usize = 50;
+
+/// An entry as the client crate reads it: its id, then names and values, which may be no texts if
+/// others wrote them.
+type Row = (String, Vec<Vec<u8>>);
 
 impl Journal for Redis {
     fn append<'a>(
@@ -29,11 +33,11 @@ impl Journal for Redis {
     ) -> Pending<'a, ()> {
         Box::pin(async move {
             let fill = |cmd: &mut Cmd| {
-                cmd.arg(1).arg(self.inner.namespace.journal());
+                self.inner.add_journal_keys(cmd);
                 cmd.arg(retention.entries).arg(millis(retention.age));
                 for (note, age) in notes {
                     let fields = note.fields();
-                    cmd.arg(millis(*age)).arg(2 * fields.len());
+                    cmd.arg(millis(*age)).arg(note.key.as_str()).arg(2 * fields.len());
                     for (name, text) in fields {
                         cmd.arg(name).arg(text);
                     }
@@ -72,19 +76,15 @@ impl Journal for Redis {
     fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
         Box::pin(async move {
             let (limit, mut past) = (limit.min(JOURNAL_PAGE_MAX), Vec::new());
-            let mut until = "+".to_owned();
-            // The stream has a length, so this ends, even if others go on writing.
+            let mut from = String::new();
+            // Every call goes further back, so this ends, even if others go on writing.
             while past.len() < limit {
-                let rows = self.inner.rows("XREVRANGE", &until, "-", READ_MAX).await?;
-                let found = rows.len();
-                if let Some((id, _)) = rows.last() {
-                    until = format!("({id}");
-                }
-                let entries = rows.into_iter().filter_map(entry);
-                past.extend(entries.filter(|entry| entry.note.key == *key));
-                if found < READ_MAX {
+                let (next, rows) = self.inner.past_rows(key, &from).await?;
+                past.extend(rows.into_iter().filter_map(entry));
+                if next.is_empty() {
                     break;
                 }
+                from = next;
             }
             past.truncate(limit);
             Ok(past)
@@ -100,6 +100,20 @@ impl Journal for Redis {
 }
 
 impl Inner {
+    fn add_journal_keys(&self, cmd: &mut Cmd) {
+        cmd.arg(2).arg(self.namespace.journal()).arg(self.namespace.journal_index());
+    }
+
+    /// Some entries of a key, newest first, and where to go on.
+    async fn past_rows(&self, key: &Key, from: &str) -> Result<(String, Vec<Row>), Fault> {
+        let fill = |cmd: &mut Cmd| {
+            self.add_journal_keys(cmd);
+            cmd.arg(key.as_str()).arg(STEPS_MAX).arg(from);
+        };
+        let answer = self.link.eval(READ, &PAST, &fill).await?;
+        redis::from_redis_value(answer).map_err(|error| Fault::permanent(READ, error))
+    }
+
     async fn rows(
         &self,
         verb: &str,
@@ -114,10 +128,10 @@ impl Inner {
     }
 }
 
-/// An entry of the stream; none if a version that we do not know wrote it.
+/// An entry of the stream; none if a version that we do not know wrote it, or somebody else.
 fn entry((id, words): Row) -> Option<Entry> {
-    let fields: HashMap<_, _> =
-        words.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
+    let words = words.iter().map(|word| str::from_utf8(word).ok()).collect::<Option<Vec<_>>>()?;
+    let fields: HashMap<_, _> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let note = Note::from_fields(|name| fields.get(name).copied())?;
     Some(Entry { id: EntryId::new(id).ok()?, at_ms: fields.get("at")?.parse().ok()?, note })
 }

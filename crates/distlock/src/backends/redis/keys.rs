@@ -45,6 +45,17 @@ impl Namespace {
         self.fence.as_deref().filter(|_| !self.is_bare())
     }
 
+    /// True if a lock on this key would write over what locks write themselves.
+    pub(super) fn reserves(&self, key: &Key) -> bool {
+        let rest = key.as_str().strip_prefix(BARE_PREFIX);
+        self.is_bare() && rest.is_some_and(|rest| rest.starts_with(':'))
+    }
+
+    /// The fence counter, where all keys share one.
+    pub(super) fn counter(&self) -> Option<&str> {
+        self.fence.as_deref()
+    }
+
     /// Adds the keys of one lock to a call, and before them how many they are.
     pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
         if let Some(fence) = self.fence_of_all() {
@@ -150,6 +161,12 @@ impl Namespace {
     /// The stream that the past of all keys is kept in.
     pub(super) fn journal(&self) -> String {
         format!("{}:journal", if self.is_bare() { BARE_PREFIX } else { &self.name })
+    }
+
+    /// Which keys have entries in the journal: in its slot, and under the namespace.
+    pub(super) fn journal_index(&self) -> String {
+        let journal = self.journal();
+        format!("{journal}:{{{journal}}}:keys")
     }
 
     /// The channel of one client, on a server that is not part of a cluster.

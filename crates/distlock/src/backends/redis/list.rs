@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use distlock_core::{Cursor, Fault, Page, SNAPSHOT_MAX};
+use distlock_core::{Cursor, Fault, FaultKind, Page, SNAPSHOT_MAX};
 
 use super::Inner;
 
@@ -56,18 +56,26 @@ impl Inner {
         cmd.arg(&place.scan).arg("MATCH").arg(self.namespace.pattern(prefix));
         cmd.arg("COUNT").arg(SNAPSHOT_MAX).arg("TYPE").arg("string");
         let answer = self.link.run_at(node, "list", &cmd).await?;
-        let (scanned, mains): (String, Vec<String>) =
+        let (scanned, mains): (String, Vec<Vec<u8>>) =
             redis::from_redis_value(answer).map_err(|error| Fault::permanent("list", error))?;
         let mut seen = HashSet::new();
         let keys: Vec<_> = mains
             .iter()
-            .filter_map(|main| self.namespace.key_of(main))
+            .filter_map(|main| self.namespace.key_of(str::from_utf8(main).ok()?))
             .filter(|key| key.as_str().starts_with(prefix) && seen.insert(key.clone()))
             .collect();
         let shown: Vec<_> = keys.iter().skip(place.shown).take(SNAPSHOT_MAX).collect();
         let looks = futures_util::future::join_all(shown.iter().map(|key| self.look(key))).await;
-        let looks = looks.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let locks = looks.into_iter().filter(|lock| !lock.is_free()).collect();
+        let mut locks = Vec::with_capacity(looks.len());
+        for (key, look) in shown.into_iter().zip(looks) {
+            match look {
+                Ok(lock) if lock.is_free() => {}
+                Ok(lock) => locks.push(lock),
+                Err(fault) if fault.kind() == FaultKind::Transient => return Err(fault),
+                // What others wrote there is the fault of that key alone.
+                Err(fault) => tracing::warn!(%key, %fault, "a key is left out of the list"),
+            }
+        }
         let next = place.next(scanned, keys.len(), nodes.len());
         Ok(Page { locks, next: next.map(|place| place.write()) })
     }

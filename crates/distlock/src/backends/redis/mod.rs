@@ -3,6 +3,7 @@
 mod beats;
 mod coalesce;
 mod config;
+mod confirm;
 mod dial;
 mod faults;
 mod gate;
@@ -11,36 +12,35 @@ mod health;
 mod holds;
 mod journal;
 mod keys;
-mod leave;
 mod link;
 mod list;
-mod lookout;
-mod relay;
+mod prepare;
+mod pushed;
 mod script;
 mod survey;
+mod tls;
 mod wire;
 
 use std::borrow::Cow;
-use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClientId, Confirmed, Cursor, Ear, Fault, Health, How,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Confirmed, Cursor, Fault, Health, How,
     Invalid, Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
     Streaming, Target,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
 use redis::{Cmd, Value};
+use tokio::sync::broadcast::error::RecvError;
 
 use self::coalesce::Together;
 use self::config::Config;
+use self::confirm::Apart;
 use self::keys::Namespace;
 use self::link::Link;
-use self::lookout::Lookout;
-use self::relay::Riders;
-use self::script::{ACQUIRE, Fill, INSPECT, RENEW, STAND, Script};
+use self::script::{ACQUIRE, Fill, INSPECT, RELEASE, STAND, Script};
 
 /// How long a fence counter outlives its last use: an hour longer than the longest lease, so that
 /// it outlives every hold. It is one small key for each namespace.
@@ -64,14 +64,13 @@ pub struct Redis {
 
 #[derive(Debug)]
 struct Inner {
-    link: Link,
+    link: Arc<Link>,
     namespace: Namespace,
     client: String,
     /// How a script tells a client of its grant.
     push: PushBy,
     together: Together,
-    riders: Riders,
-    lookout: Lookout,
+    apart: Apart,
 }
 
 /// Which channel a client listens to.
@@ -169,15 +168,15 @@ impl Redis {
             };
             (PushBy::Client(caller), Some(own))
         };
-        let link = Link::new(config, client.clone(), channel);
+        let counter = namespace.counter().map(str::to_owned);
+        let link = Link::new(config, client.clone(), channel, counter);
         let inner = Inner {
             link,
             namespace,
             client,
             push,
             together: Together::default(),
-            riders: Riders::default(),
-            lookout: Lookout::default(),
+            apart: Apart::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -200,6 +199,16 @@ impl Inner {
             rest(cmd);
         };
         self.link.eval(action, script, &fill).await
+    }
+
+    /// Refuses a key whose name is reserved for what locks write themselves.
+    fn check_name(&self, action: &'static str, key: &Key) -> Result<(), Fault> {
+        if !self.namespace.reserves(key) {
+            return Ok(());
+        }
+        let why = "must not begin with distlock-side:, under which locks without a namespace keep \
+                   their own keys";
+        Err(Fault::permanent(action, Invalid::new("key", key, why)))
     }
 
     /// Who calls, as texts.lua takes it.
@@ -239,8 +248,29 @@ impl Inner {
             cmd.arg(&id);
             wire::add_ask(cmd, ask, &self.client, caller.as_deref(), witness);
         };
-        let value = self.lookout.wait(pin!(self.link.eval("acquire", &ACQUIRE, &fill))).await?;
-        self.read(wire::answer(&id, &value))
+        let value = self.link.eval("acquire", &ACQUIRE, &fill).await?;
+        let answer = self.read(wire::answer(&id, &value))?;
+        self.link.seen.note_answer(&answer);
+        Ok(answer)
+    }
+
+    /// Gives up by a call of its own.
+    async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+        let (key, id) = (target.key(), wire::released_id(target));
+        let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
+        let value = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await?;
+        self.read(wire::outcome(&id, &value))
+    }
+
+    /// The same for a hold, as short as can be, where every client is told by PUBLISH.
+    async fn give_up_hold(&self, claim: &Claim) -> Result<Outcome, Fault> {
+        let id = wire::hex(claim.id);
+        let fill = |cmd: &mut Cmd| {
+            self.namespace.add_main_alone(cmd, &claim.key);
+            cmd.arg(&id);
+        };
+        let value = self.link.eval("release", &RELEASE, &fill).await?;
+        self.read(wire::outcome(&id, &value))
     }
 
     /// Passes on what was read. An answer that makes no sense ends the connection: the replies on
@@ -280,7 +310,9 @@ impl Inner {
         let rest = |cmd: &mut Cmd| wire::add_renewal(cmd, renewal);
         let about = (key, &*id);
         let value = self.law("renew", &STAND, about, renewal.span, &rest).await?;
-        self.read(wire::standing(&id, &value))
+        let standing = self.read(wire::standing(&id, &value))?;
+        self.link.seen.note_standing(&standing);
+        Ok(standing)
     }
 
     async fn look(&self, key: &Key) -> Result<Snapshot, Fault> {
@@ -307,8 +339,13 @@ impl Backend for Redis {
         capabilities
     }
 
+    fn location(&self) -> &str {
+        self.inner.link.config().location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
+            self.inner.check_name("acquire", &ask.claim.key)?;
             if ask.witness.is_some() && self.inner.push == PushBy::Key {
                 return Err(Fault::unsupported("witnesses"));
             }
@@ -345,7 +382,10 @@ impl Backend for Redis {
     }
 
     fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
-        Box::pin(async move { self.inner.release(target, how).await })
+        Box::pin(async move {
+            self.inner.check_name("release", target.key())?;
+            self.inner.release(target, how).await
+        })
     }
 
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
@@ -353,22 +393,7 @@ impl Backend for Redis {
             if self.inner.link.is_shared() {
                 return Err(Fault::unsupported("durability over a shared connection"));
             }
-            let main = self.inner.namespace.main(&renewal.claim.key);
-            let fill = |cmd: &mut Cmd| {
-                cmd.arg(1).arg(&main);
-                wire::add_holds(cmd, renewal.span, std::iter::once(renewal.claim.id));
-            };
-            let script = &*RENEW;
-            let (value, copies) =
-                self.inner.link.eval_and_wait(script, &main, &fill, replicas).await?;
-            match wire::fences(renewal.claim.id, 1, &value)?.first() {
-                Some(Some(_)) => Ok(Confirmed::By(copies)),
-                // Not an exclusive hold: the replicas got whatever was written before.
-                _ => match self.inner.stand(renewal).await? {
-                    Standing::Held { .. } => Ok(Confirmed::By(copies)),
-                    _ => Ok(Confirmed::Gone),
-                },
-            }
+            self.inner.confirm(renewal, replicas).await
         })
     }
 
@@ -399,18 +424,17 @@ impl Backend for Redis {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         let receiver = self.inner.link.listen();
-        Box::pin(stream::unfold(receiver, |mut receiver| async move {
+        // Whatever listens does not keep the client alive.
+        let inner = Arc::downgrade(&self.inner);
+        Box::pin(stream::unfold((receiver, Some(inner)), |(mut receiver, inner)| async move {
+            if let Some(inner) = inner.and_then(|inner| inner.upgrade()) {
+                inner.link.begin_to_listen().await;
+            }
             match receiver.recv().await {
-                Ok(push) => Some((push, receiver)),
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {
-                    Some((Push::Interrupted, receiver))
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => None,
+                Ok(push) => Some((push, (receiver, None))),
+                Err(RecvError::Lagged(_)) => Some((Push::Interrupted, (receiver, None))),
+                Err(RecvError::Closed) => None,
             }
         }))
-    }
-
-    fn lend(&self, ear: Weak<dyn Ear>) {
-        self.inner.link.lend(ear);
     }
 }

@@ -61,23 +61,8 @@ script!(
     "release_next.lua",
     "number.lua",
     "enter.lua",
-    "release_told.lua",
     "law.lua",
     "release.lua"
-);
-script!(
-    RELAY,
-    UNLESS_FULL,
-    "names.lua",
-    "clock.lua",
-    "relay.lua",
-    "texts.lua",
-    "next.lua",
-    "relay_join.lua",
-    "number.lua",
-    "join.lua",
-    "enter.lua",
-    "relay_told.lua"
 );
 script!(
     MANY,
@@ -90,8 +75,11 @@ script!(
     80 args, 4096 bytes
 );
 script!(RENEW, EVEN_IF_FULL, "renew.lua"; 48 args, 2048 bytes);
+script!(RAISE, EVEN_IF_FULL, "raise.lua");
 script!(JOURNAL, UNLESS_FULL, "journal.lua");
+script!(PAST, EVEN_IF_FULL, "past.lua");
 script!(STAND, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "stand.lua");
+script!(CONFIRM, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "confirm.lua");
 script!(BEAT, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "beat.lua");
 script!(GLANCE, EVEN_IF_FULL, "names.lua", "clock.lua", "texts.lua", "law.lua", "glance.lua");
 script!(
@@ -121,6 +109,13 @@ impl Script {
         let mut cmd = Cmd::with_capacity(self.room.0, self.room.1);
         cmd.arg("EVALSHA").arg(&self.hash);
         fill(&mut cmd);
+        cmd
+    }
+
+    /// Makes the script known to a server.
+    pub(super) fn load(&self) -> Cmd {
+        let mut cmd = redis::cmd("SCRIPT");
+        cmd.arg("LOAD").arg(&self.text);
         cmd
     }
 
@@ -160,14 +155,16 @@ mod tests {
 
     #[test]
     fn whoever_writes_an_access_list_is_told_all_commands_and_no_others() {
-        let scripts =
-            [&ACQUIRE, &RELEASE, &RELAY, &MANY, &RENEW, &JOURNAL, &STAND, &BEAT, &GLANCE, &INSPECT];
+        let scripts = [
+            &ACQUIRE, &RELEASE, &MANY, &RENEW, &JOURNAL, &PAST, &STAND, &CONFIRM, &BEAT, &GLANCE,
+            &INSPECT, &RAISE,
+        ];
         let called: BTreeSet<_> = scripts.into_iter().flat_map(|script| commands(script)).collect();
         let told: BTreeSet<_> =
             NEEDED.split([' ', ',']).filter(|word| word.starts_with('+')).collect();
         let outside = ["+eval", "+evalsha", "+subscribe", "+ssubscribe", "+publish", "+spublish"];
-        let journal = ["+xrange", "+xrevrange"];
-        let others = outside.into_iter().chain(journal).map(str::to_owned);
+        let (journal, replicas) = (["+xrange", "+xrevrange"], ["+wait"]);
+        let others = outside.into_iter().chain(journal).chain(replicas).map(str::to_owned);
         let all: BTreeSet<_> = called.into_iter().chain(others).collect();
         assert_eq!(told.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), all);
     }
@@ -179,7 +176,7 @@ mod tests {
         let usual = format!(
             "local LIFE, TTL, PLACE, MOST = '{FENCE_LIFE_MS}', '{ttl}', '{place}', {waiters_max}\n"
         );
-        for script in [&ACQUIRE, &RELEASE, &RELAY, &STAND, &BEAT, &GLANCE, &INSPECT] {
+        for script in [&ACQUIRE, &RELEASE, &STAND, &BEAT, &GLANCE, &INSPECT] {
             assert!(script.text.contains(&usual), "{usual}");
         }
         let life = format!("local LIFE, fence_key, one_counter = '{FENCE_LIFE_MS}',");

@@ -4,6 +4,7 @@ use distlock_core::{Fault, Health};
 use redis::Value;
 
 use super::config::Topology;
+use super::dial::Node;
 use super::health;
 use super::link::Link;
 use super::wire;
@@ -44,7 +45,8 @@ async fn survey(link: &Link, health: &mut Health) {
         Topology::Cluster(_) => {
             let ask = async |what: &str| {
                 let mut cmd = redis::cmd("CLUSTER");
-                let answer = link.run("look at the cluster", cmd.arg(what)).await?;
+                let cmd = cmd.arg(what);
+                let answer = link.run_at(&Node::Any, "look at the cluster", cmd).await?;
                 wire::as_str(&answer).map(|text| text.to_string())
             };
             match (ask("INFO").await, ask("NODES").await) {

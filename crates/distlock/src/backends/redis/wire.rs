@@ -1,149 +1,22 @@
 //! What the scripts are told and what they answer, as values.
 
+mod args;
+
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Busy, ClaimId, Fault, Holder, How, Key, Label, Order, Outcome, Push, Renewal,
-    Snapshot, Standing, Target, Wait, Waiter, Waiting,
+    Answer, Busy, ClaimId, Fault, Holder, Invalid, Key, Label, Order, Outcome, Push, Snapshot,
+    Standing, Waiter, Waiting,
 };
-use redis::{Cmd, RedisWrite, ToRedisArgs, Value};
+use redis::{RedisWrite, ToRedisArgs, Value};
 
-/// The claim id of a break, which goes by fence.
-const NOBODY: Hex = Hex([b'0'; 32]);
-
-/// The ttl that most ask for.
-pub(super) const USUAL_TTL: Duration = Duration::from_secs(30);
-
-/// How most wait.
-pub(super) const USUAL_WAIT: Wait = Wait { place: Duration::from_secs(4), waiters_max: 1_000_000 };
-
-/// Whole milliseconds, rounded up: what was asked for is what is given, at least.
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
-}
-
-/// An empty text means none.
-fn add_optional(cmd: &mut Cmd, value: Option<u64>) {
-    match value {
-        Some(value) => cmd.arg(value),
-        None => cmd.arg(""),
-    };
-}
-
-fn order_code(order: Order) -> &'static str {
-    match order {
-        Order::PreferWriters => "1",
-        Order::PreferReaders => "2",
-        _ => "0",
-    }
-}
-
-/// The ask as it is written into the main key: a line for each thing that does not depend on when
-/// it is granted.
-pub(super) fn ask_text(ask: &Ask, client: &str) -> String {
-    let mut text = String::with_capacity(96);
-    let reentry = ask.reentry.map(|id| id.reveal());
-    let label = |label: &'_ Option<Label>| label.as_ref().map(Label::to_string).unwrap_or_default();
-    for line in [
-        ask.owner.as_str(),
-        &label(&ask.reason),
-        order_code(ask.order),
-        client,
-        &label(&ask.group),
-        reentry.as_deref().unwrap_or_default(),
-    ] {
-        text.push_str(line);
-        text.push('\n');
-    }
-    text.push_str(&ask.capacity.to_string());
-    text
-}
-
-/// The ttl of an ask as the scripts take it.
-pub(super) fn ttl_ms(ask: &Ask) -> u64 {
-    millis(ask.ttl)
-}
-
-/// How long what an ask leaves behind may live.
-pub(super) fn longest(ask: &Ask) -> Duration {
-    ask.ttl.max(ask.wait.map_or(Duration::ZERO, |wait| wait.place))
-}
-
-/// How somebody waits, as the scripts take it.
-pub(super) fn wait_text(wait: Wait) -> String {
-    format!("{} {}", millis(wait.place), wait.waiters_max)
-}
-
-/// Adds `ARGV` of acquire_free.lua from 2 on. What is usual need not be said, unless something
-/// behind it is not. The caller is given if that is not the usual one; a witness is its main key
-/// and its claim.
-pub(super) fn add_ask(
-    cmd: &mut Cmd,
-    ask: &Ask,
-    client: &str,
-    caller: Option<&str>,
-    witness: Option<(String, ClaimId)>,
-) {
-    let weight = (!ask.is_exclusive()).then_some(u64::from(ask.weight));
-    let rest = caller.is_some() || weight.is_some() || ask.fence_floor.is_some();
-    let rest = rest || witness.is_some();
-    let wait = rest || ask.wait != Some(USUAL_WAIT);
-    let ttl = wait || ask.ttl != USUAL_TTL;
-    cmd.arg(ask_text(ask, client));
-    if ttl {
-        cmd.arg(ttl_ms(ask));
-    }
-    if wait {
-        cmd.arg(ask.wait.map(wait_text).unwrap_or_default());
-    }
-    if rest {
-        cmd.arg(caller.unwrap_or_default());
-        add_optional(cmd, weight);
-        add_optional(cmd, ask.fence_floor);
-    }
-    if let Some((main, id)) = witness {
-        cmd.arg(main).arg(hex(id));
-    }
-}
-
-/// Adds `ARGV` of stand.lua from 3 on.
-pub(super) fn add_renewal(cmd: &mut Cmd, renewal: &Renewal) {
-    cmd.arg(millis(renewal.span));
-    add_optional(cmd, renewal.weight.map(u64::from));
-    add_optional(cmd, renewal.fence_floor);
-}
-
-/// Adds `ARGV` of renew.lua for claims that ask for the same span.
-pub(super) fn add_holds(cmd: &mut Cmd, span: Duration, ids: impl Iterator<Item = ClaimId>) {
-    cmd.arg(millis(span));
-    for id in ids {
-        cmd.arg(hex(id));
-    }
-}
-
-/// The claim id that a release goes by.
-pub(super) fn released_id(target: &Target) -> Hex {
-    match target {
-        Target::Claim(claim) => hex(claim.id),
-        _ => NOBODY,
-    }
-}
-
-/// Adds `ARGV` of release_free.lua from 3 on, which is nothing in the usual case.
-pub(super) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
-    let (keep, bury) = (millis(how.keep), millis(how.bury));
-    match target {
-        Target::Fence { fence, .. } => {
-            cmd.arg(format!("{fence} {keep} {bury}"));
-        }
-        _ if how == How::default() => {}
-        _ => {
-            cmd.arg(format!("- {keep} {bury}"));
-        }
-    }
-}
+#[cfg(test)]
+pub(super) use self::args::{USUAL_TTL, USUAL_WAIT};
+pub(super) use self::args::{
+    add_ask, add_holds, add_release, add_renewal, ask_text, longest, millis, released_id, ttl_ms,
+};
 
 /// A reader of an array that came back from a script.
 pub(super) struct Reader<'a> {
@@ -192,7 +65,7 @@ impl<'a> Reader<'a> {
     }
 
     fn owner(&mut self) -> Result<Label, Fault> {
-        Label::new("owner", self.str()?).map_err(|error| Fault::permanent("read an owner", error))
+        owner(&self.str()?).map_err(|error| Fault::permanent("read an owner", error))
     }
 
     fn flag(&mut self) -> Result<bool, Fault> {
@@ -209,6 +82,7 @@ impl<'a> Reader<'a> {
             group: self.label()?,
             held_for: self.span()?.unwrap_or_default(),
             expires_in: self.span()?,
+            capacity: Some(self.number()?).filter(|capacity| *capacity > 0),
         })
     }
 
@@ -224,11 +98,15 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// An owner as it was written. What is no label was written by others, who may write anything.
+pub(super) fn owner(text: &str) -> Result<Label, Invalid> {
+    Label::new("owner", text).or_else(|_| Label::new("owner", "unreadable"))
+}
+
 pub(super) fn as_str(value: &Value) -> Result<Cow<'_, str>, Fault> {
     match value {
-        Value::BulkString(bytes) => {
-            std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| garbled(value))
-        }
+        // What others wrote may be no text: then it is shown as far as it is one.
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes)),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(Cow::Borrowed(text)),
         Value::Int(number) => Ok(Cow::Owned(number.to_string())),
         other => Err(garbled(other)),
@@ -269,16 +147,18 @@ fn read_answer(id: &str, text: &str) -> Option<Answer> {
         "full" => Answer::Full,
         "dead" => Answer::Dead,
         "forgot" => Answer::Forgot,
+        "spent" => Answer::Spent,
         _ => return None,
     })
 }
 
 fn read_holder<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<Holder> {
     Some(Holder {
-        owner: Label::new("owner", lines.next()?).ok()?,
+        owner: owner(lines.next()?).ok()?,
         reason: Label::new("reason", lines.next()?).ok(),
         fence: lines.next()?.parse().ok()?,
         weight: lines.next()?.parse().ok()?,
+        capacity: None,
         exclusive: lines.next()? == "1",
         group: Label::new("group", lines.next()?).ok(),
         held_for: span(lines.next()?)?.unwrap_or_default(),
@@ -306,15 +186,13 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
 }
 
 /// What release.lua answers, and what somebody of this client who waited is to be told.
-pub(super) fn outcome(id: &str, value: &Value) -> Result<(Outcome, Option<Push>), Fault> {
+pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
     if let Value::BulkString(_) = value {
-        let text = as_str(value)?;
-        let news = text.strip_prefix(id).ok_or_else(|| garbled(value))?;
-        return Ok((Outcome::WasHeld, news.strip_prefix('\n').and_then(push)));
+        return if as_str(value)? == id { Ok(Outcome::WasHeld) } else { Err(garbled(value)) };
     }
     match &*Reader::answer_for(id, value)?.str()? {
-        "waiting" => Ok((Outcome::WasWaiting, None)),
-        "gone" => Ok((Outcome::Gone, None)),
+        "waiting" => Ok(Outcome::WasWaiting),
+        "gone" => Ok(Outcome::Gone),
         _ => Err(garbled(value)),
     }
 }

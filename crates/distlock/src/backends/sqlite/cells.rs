@@ -1,5 +1,6 @@
 //! The values in the columns of rows.
 
+use distlock_core::law::Attempts;
 use distlock_core::{Label, Moment, Order};
 use rusqlite::types::Type;
 use rusqlite::{Error, Result, Row};
@@ -29,6 +30,20 @@ pub(super) fn label(row: &Row<'_>, column: usize) -> Result<Option<Label>> {
 
 pub(super) fn required_label(row: &Row<'_>, column: usize) -> Result<Label> {
     label(row, column)?.ok_or_else(|| nonsense(column, "no label"))
+}
+
+pub(super) fn attempts(row: &Row<'_>, column: usize) -> Result<Attempts> {
+    match row.get_ref(column)?.as_blob_or_null()? {
+        None => Ok(Attempts::default()),
+        Some(bytes) => {
+            Attempts::from_bytes(bytes).ok_or_else(|| nonsense(column, "half an attempt"))
+        }
+    }
+}
+
+/// NULL where there are none, as for most claims.
+pub(super) fn attempts_cell(attempts: &Attempts) -> Option<Vec<u8>> {
+    (!attempts.is_empty()).then(|| attempts.to_bytes())
 }
 
 fn nonsense(column: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

@@ -16,6 +16,8 @@ pub(super) struct Config {
     /// The file is the user's own default, so its folder is ours to make.
     pub(super) is_default: bool,
     pub(super) response_timeout: Duration,
+    /// The file as a text.
+    pub(super) location: String,
 }
 
 impl Config {
@@ -29,17 +31,17 @@ impl Config {
             Some(absolute) if absolute.starts_with('/') || absolute.is_empty() => absolute,
             Some(_) => {
                 let why = "names a host: write sqlite:PATH, or sqlite:///PATH from the root on";
-                return Err(Invalid::new("URL", url, why));
+                return Err(Invalid::new("URL", "sqlite://…", why));
             }
         };
         if path == ":memory:" {
-            return Err(Invalid::new("URL", url, "is not a file: write memory: instead"));
+            return Err(Invalid::new("URL", path, "is not a file: write memory: instead"));
         }
         let mut config = if path.is_empty() {
             Self::of(default_file(|name| std::env::var_os(name))?)
         } else {
             let absolute = std::path::absolute(path);
-            Self::of(absolute.map_err(|_| Invalid::new("URL", url, "does not name a file"))?)
+            Self::of(absolute.map_err(|_| Invalid::new("URL", path, "does not name a file"))?)
         };
         config.is_default = path.is_empty();
         for option in options.split('&').filter(|option| !option.is_empty()) {
@@ -58,7 +60,13 @@ impl Config {
     /// A file and nothing special about it.
     pub(super) fn of(file: impl AsRef<Path>) -> Self {
         let file = file.as_ref().to_owned();
-        Self { file, is_default: false, response_timeout: RESPONSE_TIMEOUT }
+        let location = file.to_string_lossy().into_owned();
+        Self { file, is_default: false, response_timeout: RESPONSE_TIMEOUT, location }
+    }
+
+    /// Where the store is, for errors.
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 }
 

@@ -19,7 +19,11 @@ use super::session::{Meta, Session};
 use super::{faults, file, journal, save};
 
 /// The tables, version by version. A file of an older version gets what it lacks when it is opened.
-const MIGRATIONS: [&str; 2] = [include_str!("sql/1_locks.sql"), include_str!("sql/2_journal.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("sql/1_locks.sql"),
+    include_str!("sql/2_journal.sql"),
+    include_str!("sql/3_claims.sql"),
+];
 
 /// Says in the header of the file that it is ours: "lock".
 const APPLICATION_ID: i32 = 0x6c6f_636b;
@@ -176,7 +180,8 @@ impl Database {
     fn check(&self) -> Result<(), Fault> {
         let file = &self.config.file;
         let refuse = |why: &str| {
-            Err(Fault::permanent(OPEN, format!("{}: {why}: name another file", file.display())))
+            let fault = Fault::permanent(OPEN, why).at_store(self.config.location());
+            Err(fault.advise("name another file"))
         };
         let fault = |error: Error| faults::fault(OPEN, file, &error);
         let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));

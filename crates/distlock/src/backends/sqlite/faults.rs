@@ -1,4 +1,4 @@
-//! What an error of SQLite means: try again, or mend it first.
+//! What an error of SQLite means: try again, or change something first.
 
 use std::path::Path;
 
@@ -8,8 +8,24 @@ use rusqlite::{Error, ErrorCode, ffi};
 /// Turns an error into a fault that names the file and says what to do. `action` completes
 /// "could not …".
 pub(super) fn fault(action: &'static str, file: &Path, error: &Error) -> Fault {
-    let text = format!("{}: {error}{}", file.display(), advice(error));
-    if is_passing(error) { Fault::transient(action, text) } else { Fault::permanent(action, text) }
+    let fault = if is_passing(error) {
+        Fault::transient(action, error.to_string())
+    } else if is_denied(error) {
+        Fault::denied(action, error.to_string())
+    } else {
+        Fault::permanent(action, error.to_string())
+    };
+    let fault = fault.at_store(&file.to_string_lossy());
+    match advice(error) {
+        "" => fault,
+        advice => fault.advise(advice),
+    }
+}
+
+/// True if this user may not use the file.
+fn is_denied(error: &Error) -> bool {
+    let denied = [ErrorCode::ReadOnly, ErrorCode::CannotOpen, ErrorCode::PermissionDenied];
+    error.sqlite_error_code().is_some_and(|code| denied.contains(&code))
 }
 
 /// True if the same call may succeed later.
@@ -43,29 +59,29 @@ fn is_full(error: &Error) -> bool {
 
 fn advice(error: &Error) -> &'static str {
     if is_full(error) {
-        return "; the disk or a quota is full: make room";
+        return "the disk or a quota is full: make room";
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "; another process keeps it locked: is one stopped, or is the file open in a shell?"
+            "another process keeps it locked: is one stopped, or is the file open in a shell?"
         }
         Some(ErrorCode::ReadOnly) => {
-            "; the file and its folder must be writable by this user: change that, or name another \
+            "the file and its folder must be writable by this user: change that, or name another \
              file"
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            "; its folder must exist and this user must be able to write to it"
+            "its folder must exist and this user must be able to write to it"
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            "; the file is damaged: stop all programs that use it, move it away together with its \
+            "the file is damaged: stop all programs that use it, move it away together with its \
              -wal and -shm files, and start them again"
         }
         Some(ErrorCode::SystemIoFailure) => {
-            "; see what the kernel says about the disk, and whether the size of files is limited"
+            "see what the kernel says about the disk, and whether the size of files is limited"
         }
-        Some(ErrorCode::NotADatabase) => "; this is some other file: name another one",
+        Some(ErrorCode::NotADatabase) => "this is some other file: name another one",
         Some(_) => "",
-        None => "; a row makes no sense: was the file edited by hand?",
+        None => "a row makes no sense: was the file edited by hand?",
     }
 }
 

@@ -42,12 +42,9 @@ pub(super) fn check(config: &Config) -> Result<(), Fault> {
     // The kernel's number is 32 bits wide, its type depends on the machine.
     #[allow(clippy::cast_sign_loss, reason = "a bit pattern")]
     let Some(name) = refused(disk.f_type as u64) else { return Ok(()) };
-    let text = format!(
-        "{}: the file system is {name}, whose locks and shared memory cannot be relied on: name a \
-         file on a disk of this machine, or use redis://",
-        config.file.display()
-    );
-    Err(Fault::permanent(OPEN, text))
+    let text = format!("the file system is {name}, whose locks and shared memory are unreliable");
+    let fault = Fault::permanent(OPEN, text).at_store(config.location());
+    Err(fault.advise("name a file on a disk of this machine, or use redis://"))
 }
 
 /// Makes an empty file for nobody but this user.
@@ -65,8 +62,17 @@ pub(super) fn give_name(draft: &Path, config: &Config) -> Result<(), Fault> {
 }
 
 fn fault(config: &Config, error: &io::Error) -> Fault {
-    let text = format!("{}: {error}{}", config.file.display(), advice(error));
-    Fault::permanent(OPEN, text)
+    let denied = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    let fault = if denied.contains(&error.kind()) {
+        Fault::denied(OPEN, error.to_string())
+    } else {
+        Fault::permanent(OPEN, error.to_string())
+    };
+    let fault = fault.at_store(config.location());
+    match advice(error) {
+        "" => fault,
+        advice => fault.advise(advice),
+    }
 }
 
 fn refused(magic: u64) -> Option<&'static str> {
@@ -76,11 +82,11 @@ fn refused(magic: u64) -> Option<&'static str> {
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; make its folder first",
+        io::ErrorKind::NotFound => "make its folder first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; this user must be able to write to its folder: change that, or name another file"
+            "this user must be able to write to its folder: change that, or name another file"
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
         _ => "",
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use distlock_core::law::{Held, Parts, Place, Rest};
-use distlock_core::{Ask, Claim, ClaimId, ClientId, Key, Moment, ReentryId, Ticket};
+use distlock_core::{Ask, AttemptId, Claim, ClaimId, ClientId, Key, Moment, ReentryId, Ticket};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
-use super::cells::{as_count, as_sql, label, moment, number, order, required_label};
+use super::cells::{as_count, as_sql, attempts, label, moment, number, order, required_label};
 
 /// How many of each line a verb gets to see. If it admits all of them it is decided once more on
 /// the whole record, so a larger number only helps locks that let in many at once. Where the code
@@ -23,8 +23,32 @@ const HOLDERS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
 pub(super) enum About {
     /// A claim that holds, waits, or would like to.
     Claim(ClaimId),
+    /// The same in one call for it, which may be dead by itself.
+    Attempt(ClaimId, AttemptId),
     /// Whoever holds with this fence.
     Fence(u64),
+}
+
+impl About {
+    pub(super) fn new(claim: ClaimId, attempt: Option<AttemptId>) -> Self {
+        attempt.map_or(Self::Claim(claim), |attempt| Self::Attempt(claim, attempt))
+    }
+
+    fn claim(self) -> Option<ClaimId> {
+        match self {
+            Self::Claim(claim) | Self::Attempt(claim, _) => Some(claim),
+            Self::Fence(_) => None,
+        }
+    }
+
+    /// The ids under which it may be dead.
+    fn buried(self) -> [Option<ClaimId>; 2] {
+        let attempt = match self {
+            Self::Attempt(claim, attempt) => Some(attempt.tombstone(&claim)),
+            Self::Claim(_) | Self::Fence(_) => None,
+        };
+        [self.claim(), attempt]
+    }
 }
 
 /// What a verb needs of a record.
@@ -54,13 +78,14 @@ pub(super) fn load(
         let lengths = [as_count(shared), as_count(exclusive)];
         load_queue(connection, key, extent, now, lengths, &mut parts)?;
     }
-    if let Extent::For(_, About::Claim(claim)) = extent {
+    let Extent::For(_, about) = extent else { return Ok(parts) };
+    for buried in about.buried().into_iter().flatten() {
         let grave = "SELECT until_us FROM graves WHERE key = ?1 AND claim = ?2";
         let until = connection
             .prepare_cached(grave)?
-            .query_row(params![key.as_str(), claim.as_bytes()], |row| moment(row, 0))
+            .query_row(params![key.as_str(), buried.as_bytes()], |row| moment(row, 0))
             .optional()?;
-        parts.graves.extend(until.map(|until| (claim, until)));
+        parts.graves.extend(until.map(|until| (buried, until)));
     }
     Ok(parts)
 }
@@ -77,7 +102,6 @@ fn load_holders(
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
-            into.order = order(row, 1)?;
             into.holders.insert(ClaimId::from_bytes(row.get(0)?), held(row)?);
         }
         Ok(())
@@ -103,7 +127,7 @@ fn load_holders(
     read(include_str!("sql/first_sharers.sql"), params![name, now], parts)?;
     read(include_str!("sql/last_sharer.sql"), params![name, now], parts)?;
     match about {
-        About::Claim(claim) => {
+        About::Claim(claim) | About::Attempt(claim, _) => {
             read(include_str!("sql/holder.sql"), params![name, claim.as_bytes()], parts)?;
         }
         About::Fence(fence) => {
@@ -143,7 +167,7 @@ fn load_queue(
         rests[line].after = head.last().copied().unwrap_or(0);
     }
     let mut own = 0;
-    if let About::Claim(claim) = about {
+    if let Some(claim) = about.claim() {
         let params = params![key.as_str(), claim.as_bytes()];
         let found = queue.read(include_str!("sql/waiter.sql"), params)?;
         own = found.first().copied().unwrap_or(0);
@@ -177,7 +201,6 @@ impl Reader<'_> {
         let mut tickets = Vec::new();
         while let Some(row) = rows.next()? {
             let (ticket, place) = place(self.key, row)?;
-            self.parts.order = place.ask.order;
             self.parts.places.insert(ticket, place);
             tickets.push(ticket);
         }
@@ -237,18 +260,21 @@ fn held(row: &Row<'_>) -> Result<Held> {
         reason: label(row, 4)?,
         weight: row.get(5)?,
         capacity: row.get(6)?,
+        order: order(row, 1)?,
         group: label(row, 7)?,
         reentry: row.get::<_, Option<_>>(8)?.map(ReentryId::from_bytes),
         fence: number(row, 9)?,
         since: moment(row, 10)?,
         until: moment(row, 11)?,
         kept: row.get(12)?,
+        attempts: attempts(row, 13)?,
     })
 }
 
 fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, Place)> {
     let ask = Ask {
         claim: Claim::new(key.clone(), ClaimId::from_bytes(row.get(1)?)),
+        attempt: None,
         owner: required_label(row, 4)?,
         reason: label(row, 5)?,
         weight: row.get(6)?,
@@ -256,12 +282,12 @@ fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, Place)> {
         order: order(row, 2)?,
         group: label(row, 8)?,
         reentry: row.get::<_, Option<_>>(9)?.map(ReentryId::from_bytes),
-        // How long a waiter lives is its client's matter, and it will say itself how long it holds.
-        ttl: Duration::ZERO,
+        ttl: Duration::from_micros(number(row, 13)?),
         witness: None,
         fence_floor: row.get::<_, Option<i64>>(10)?.map(i64::cast_unsigned),
         wait: None,
     };
     let client = ClientId::from_bytes(row.get(3)?);
-    Ok((number(row, 0)?, Place { ask, client, since: moment(row, 11)? }))
+    let (since, attempts) = (moment(row, 11)?, attempts(row, 12)?);
+    Ok((number(row, 0)?, Place { ask, client, since, attempts }))
 }

@@ -17,12 +17,11 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Ear, Fault, Health, How, Invalid,
-    Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming,
-    Target,
+    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, How, Invalid, Key,
+    Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::broadcast;
@@ -98,13 +97,18 @@ impl Backend for Sqlite {
         capabilities
     }
 
+    fn location(&self) -> &str {
+        self.store.config().location()
+    }
+
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         if ask.witness.is_some() {
             return Box::pin(async { Err(Fault::unsupported("witnesses")) });
         }
         let (client, ask) = (self.store.client(), ask.clone());
         Box::pin(self.store.run_short("acquire", move |session| {
-            session.decide(&ask.claim.key, client, About::Claim(ask.claim.id), |record, now| {
+            let about = About::new(ask.claim.id, ask.attempt);
+            session.decide(&ask.claim.key, client, about, |record, now| {
                 record.acquire(&ask, client, now)
             })
         }))
@@ -130,6 +134,7 @@ impl Backend for Sqlite {
         Box::pin(self.store.run_short("release", move |session| {
             let about = match &target {
                 Target::Claim(claim) => About::Claim(claim.id),
+                Target::Attempt { claim, attempt } => About::Attempt(claim.id, *attempt),
                 Target::Fence { fence, .. } => About::Fence(*fence),
                 _ => return Err(rusqlite::Error::InvalidQuery),
             };
@@ -175,7 +180,8 @@ impl Backend for Sqlite {
             health.warnings = file::warnings(&self.store.config().file);
             if !self.store.can_push() {
                 let warning = "there can be no sockets beside the file, so waiters look once per \
-                               heartbeat instead of being told: name a file on another disk";
+                               heartbeat: name a file on another disk, and see that the folder \
+                               FILE-sockets is no link, is yours and has mode 700";
                 health.warnings.push(warning.to_owned());
             }
             Ok(health)
@@ -191,8 +197,6 @@ impl Backend for Sqlite {
             }
         }))
     }
-
-    fn lend(&self, _: Weak<dyn Ear>) {}
 }
 
 /// Renews a batch: key by key, so that every record is read once.

@@ -1,10 +1,10 @@
 //! Writing a record to its rows: no more of it than a verb changed.
 
 use distlock_core::law::{Changes, Held, Place};
-use distlock_core::{ClaimId, Key, Label, Moment, Order, ReentryId, Ticket};
+use distlock_core::{ClaimId, Key, Label, Moment, ReentryId, Ticket};
 use rusqlite::{Connection, Params, Result, params};
 
-use super::cells::{as_sql, order_name};
+use super::cells::{as_sql, attempts_cell, order_name};
 
 /// Ends a hold.
 pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
@@ -13,15 +13,10 @@ pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND cla
 const GRAVES_MAX: i64 = 10_000;
 
 /// Writes down what a verb changed.
-pub(super) fn save(
-    connection: &Connection,
-    key: &Key,
-    order: Order,
-    changes: &Changes<'_>,
-) -> Result<()> {
+pub(super) fn save(connection: &Connection, key: &Key, changes: &Changes<'_>) -> Result<()> {
     let writer = Writer { connection, key: key.as_str() };
     for (id, held) in &changes.holders {
-        writer.holder(*id, order, *held)?;
+        writer.holder(*id, *held)?;
     }
     for (ticket, place) in &changes.places {
         writer.waiter(*ticket, *place)?;
@@ -46,14 +41,14 @@ impl Writer<'_> {
         self.connection.prepare_cached(sql)?.execute(params).map(drop)
     }
 
-    fn holder(&self, id: ClaimId, order: Order, held: Option<&Held>) -> Result<()> {
+    fn holder(&self, id: ClaimId, held: Option<&Held>) -> Result<()> {
         let Some(held) = held else {
             return self.run(DROP_HOLDER, params![self.key, id.as_bytes()]);
         };
         let params = params![
             self.key,
             id.as_bytes(),
-            order_name(order),
+            order_name(held.order),
             held.client.as_bytes(),
             held.owner.as_str(),
             held.reason.as_ref().map(Label::as_str),
@@ -65,12 +60,13 @@ impl Writer<'_> {
             as_sql(held.since.as_micros()),
             as_sql(held.until.as_micros()),
             held.kept,
+            attempts_cell(&held.attempts),
         ];
         self.run(include_str!("sql/put_holder.sql"), params)
     }
 
     fn waiter(&self, ticket: Ticket, place: Option<&Place>) -> Result<()> {
-        let Some(Place { ask, client, since }) = place else {
+        let Some(Place { ask, client, since, attempts }) = place else {
             let gone = include_str!("sql/drop_waiter.sql");
             return self.run(gone, params![self.key, as_sql(ticket)]);
         };
@@ -89,6 +85,8 @@ impl Writer<'_> {
             ask.reentry.as_ref().map(ReentryId::as_bytes),
             ask.fence_floor.map(as_sql),
             as_sql(since.as_micros()),
+            attempts_cell(attempts),
+            i64::try_from(ask.ttl.as_micros()).unwrap_or(i64::MAX),
         ];
         self.run(include_str!("sql/put_waiter.sql"), params)
     }

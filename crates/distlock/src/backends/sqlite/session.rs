@@ -115,7 +115,7 @@ impl<'a> Session<'a> {
         if !record.knows_its_head() {
             return Ok(None);
         }
-        save::save(self.connection, key, record.order(), &record.changes_since(&before))?;
+        save::save(self.connection, key, &record.changes_since(&before))?;
         self.meta.counter = record.counter();
         self.notices.extend(notices);
         Ok(Some(outcome))

@@ -127,8 +127,8 @@ impl Store {
         let (action, within) = (job.action, self.config.response_timeout);
         job.count_in(&self.shared.under_way);
         let late = || {
-            let text = format!("{}: no answer in {within:?}", self.config.file.display());
-            Fault::transient(action, text)
+            let fault = Fault::transient(action, format!("no answer within {within:?}"));
+            fault.at_store(self.config.location()).advise("check how busy the disk is")
         };
         let answered = async {
             // Only a thread that has died drops a job or refuses one.

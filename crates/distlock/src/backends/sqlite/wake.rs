@@ -3,20 +3,23 @@
 //! A message that is lost costs its receiver one heartbeat and nothing else. So nobody waits for
 //! anybody here: what cannot be sent at once is not sent.
 
-use std::fs::{self, DirBuilder, File};
+use std::ffi::CStr;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::Notice;
 use distlock_core::{ClaimId, ClientId, Push};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
+use rustix::process::geteuid;
 use tokio::sync::broadcast;
 
 /// The longest address of a socket that every Unix takes.
@@ -39,13 +42,15 @@ const SWEPT_MAX: usize = 100;
 #[derive(Debug)]
 pub(super) struct Sockets {
     path: PathBuf,
-    /// Open, so that sockets in it have short names however long its own is.
-    folder: File,
+    /// Open, so that what is looked at and removed is in the folder that was checked, and so that
+    /// sockets in it have short names however long its own is.
+    folder: Arc<File>,
     outgoing: UnixDatagram,
 }
 
 impl Sockets {
-    /// The folder that belongs to a file; made if it is not there.
+    /// The folder that belongs to a file; made if it is not there. One that is a link, belongs to
+    /// another user or can be entered by others is refused: what is in it is not ours to remove.
     pub(super) fn beside(file: &Path) -> io::Result<Self> {
         let mut path = file.as_os_str().to_owned();
         path.push("-sockets");
@@ -54,9 +59,12 @@ impl Sockets {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let (folder, outgoing) = (File::open(&path)?, UnixDatagram::unbound()?);
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = File::from(rustix::fs::open(&path, flags, Mode::empty())?);
+        check_private(&folder)?;
+        let outgoing = UnixDatagram::unbound()?;
         outgoing.set_nonblocking(true)?;
-        Ok(Self { path, folder, outgoing })
+        Ok(Self { path, folder: Arc::new(folder), outgoing })
     }
 
     /// Tells each client what concerns it.
@@ -81,23 +89,35 @@ impl Sockets {
         let name = client.reveal();
         Ok(Bell {
             socket: UnixDatagram::bind(self.address(&name))?,
-            file: self.path.join(name),
+            folder: Arc::clone(&self.folder),
+            name,
             ended: Arc::default(),
             is_heard: false,
             process: std::process::id(),
         })
     }
 
-    /// Removes the sockets of clients that died.
+    /// Removes the sockets of clients that died, and nothing but sockets.
     fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let Ok(entries) = Dir::read_from(&*self.folder) else { return };
         for entry in entries.flatten().take(SWEPT_MAX) {
-            let age = entry.metadata().and_then(|data| data.modified()).map(|at| at.elapsed());
-            let is_old = matches!(age, Ok(Ok(age)) if age > STALE_AFTER);
-            if is_old && is_dead(&self.address(&entry.file_name().to_string_lossy())) {
-                let _ = fs::remove_file(entry.path());
+            let name = entry.file_name();
+            if self.is_old_socket(name) && is_dead(&self.address(&name.to_string_lossy())) {
+                let _ = unlinkat(&*self.folder, name, AtFlags::empty());
             }
         }
+    }
+
+    /// True for a socket of this user's that was made a while ago; a link to one is none.
+    fn is_old_socket(&self, name: &CStr) -> bool {
+        let Ok(about) = statat(&*self.folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            return false;
+        };
+        let made = Duration::from_secs(about.st_mtime.try_into().unwrap_or_default());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        FileType::from_raw_mode(about.st_mode) == FileType::Socket
+            && about.st_uid == geteuid().as_raw()
+            && now.saturating_sub(made) > STALE_AFTER
     }
 
     /// Where a socket is, in as few bytes as an address may have.
@@ -110,7 +130,16 @@ impl Sockets {
     }
 }
 
-/// True if nobody listens there.
+/// Refuses a folder that is not this user's alone.
+fn check_private(folder: &File) -> io::Result<()> {
+    let about = folder.metadata()?;
+    if about.uid() == geteuid().as_raw() && about.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder is open to other users"))
+}
+
+/// True if no process listens there.
 fn is_dead(address: &Path) -> bool {
     let connected = UnixDatagram::unbound().and_then(|probe| probe.connect(address));
     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -119,7 +148,8 @@ fn is_dead(address: &Path) -> bool {
 /// A socket that is listened to. Dropping it ends that and takes no time.
 #[derive(Debug)]
 pub(super) struct Bell {
-    file: PathBuf,
+    folder: Arc<File>,
+    name: String,
     socket: UnixDatagram,
     ended: Arc<AtomicBool>,
     /// Somebody hears it already.
@@ -150,7 +180,7 @@ impl Drop for Bell {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the listener, which then sees that it has ended.
         let _ = self.socket.shutdown(Shutdown::Both);
-        let _ = fs::remove_file(&self.file);
+        let _ = unlinkat(&*self.folder, self.name.as_str(), AtFlags::empty());
     }
 }
 
@@ -196,6 +226,8 @@ fn decode(bytes: &[u8]) -> Option<Push> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 -- Asks once for a claim that may have to wait.
 --
 -- Returns, a line each and after the claim id, 'granted', fence | 'busy', ticket or '', ahead,
--- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead' | 'forgot'
+-- ms until a lease ends or -1, holder.. | 'conflict' | 'full' | 'dead' | 'forgot' | 'spent'
 -- where holder is: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1;
 -- nothing for a holder of which nothing is known.
 local p = lines(ask)
@@ -9,13 +9,19 @@ ttl = number(ttl)
 local claim = {
   id = id, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5], reentry = p[6],
   capacity = number(p[7]), weight = number(weight) or number(p[7]), floor = floor, since = now,
+  ttl = ttl,
 }
+-- A call for a claim whose id its caller chose, and under what the call is buried.
+local attempt, tombstone = string.match(ARGV[10] or '', '^(%x+) (%x+)$')
+claim.attempts = attempt or ''
+local ATTEMPTS_MAX = 8
 place, most = number(place), number(most)
 claim.exclusive = claim.weight == claim.capacity
 
 local function busy(ticket)
   local shown = ticket and whole(ticket) or ''
-  local answer = reply('busy', shown, ahead(order_now(), claim.exclusive, ticket), retry_after())
+  local order = order_now() or claim.order
+  local answer = reply('busy', shown, ahead(order, claim.exclusive, ticket), retry_after())
   local last, ends = held, held and held.ends
   if held and held.kind == 'shared' then
     local found = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
@@ -41,7 +47,7 @@ local function inside(reentry)
   end
   for _, sibling in ipairs(call('ZRANGE', sharers, 0, -1)) do
     local h = details_of(sibling)
-    if h.reentry == reentry then
+    if h and h.reentry == reentry then
       return h.fence
     end
   end
@@ -49,7 +55,10 @@ local function inside(reentry)
 end
 
 local function grant(fence)
-  claim.fence = fence
+  if not fence then
+    return reply('spent')
+  end
+  claim.fence, claim.ttl = fence, nil
   if claim.exclusive then
     put_exclusive(claim, now + ttl)
   else
@@ -60,11 +69,14 @@ end
 
 local function queue()
   local ticket = mint(now_us)
+  if not ticket then
+    return reply('spent')
+  end
   if not claim.exclusive then
     call('HSET', details, '~s', '')
   end
   claim.fence = ticket
-  call('HSET', details, id, pack(claim), '~o', claim.order)
+  call('HSET', details, id, pack(claim))
   say_more()
   join_client(claim, ticket)
   if claim.reentry ~= '' then
@@ -74,20 +86,41 @@ local function queue()
   return busy(ticket)
 end
 
+-- Adds this attempt to a claim that has some. True if it is new.
+local function joins_attempts(h)
+  local _, others = string.gsub(h.attempts, '%x+', '')
+  if not attempt or others == 0 or others >= ATTEMPTS_MAX
+    or string.find(h.attempts, attempt, 1, true) then
+    return false
+  end
+  h.attempts = h.attempts .. ',' .. attempt
+  return true
+end
+
 local function answer()
-  if call('ZSCORE', graves, id) then
+  if call('ZSCORE', graves, id) or (tombstone and call('ZSCORE', graves, tombstone)) then
     return reply('dead')
   elseif held and held.id == id then
     extend_main(ttl)
+    if joins_attempts(held) then
+      note_attempts(held)
+    end
     return reply('granted', whole(held.fence))
-  elseif call('ZSCORE', sharers, id) then
-    local fence = details_of(id).fence
+  end
+  local sharer = sharer_of(id)
+  if sharer then
+    if joins_attempts(sharer) then
+      call('HSET', details, id, pack(sharer))
+    end
     extend_sharer(id, ttl)
-    return reply('granted', whole(fence))
+    return reply('granted', whole(sharer.fence))
   end
   local known = details_of(id)
   local ticket = ticket_of(known)
   if ticket then
+    if joins_attempts(known) then
+      call('HSET', details, id, pack(known))
+    end
     if place then
       hear(known, ticket, now + place)
     end
@@ -95,13 +128,13 @@ local function answer()
   end
   local order = order_now()
   local waiting = call('ZCARD', queue_x) + call('ZCARD', queue_s)
-  if (held or waiting > 0) and order and order ~= claim.order then
+  if order and order ~= claim.order and not claim.exclusive then
     return reply('conflict')
   end
   local reentered = inside(claim.reentry)
   if reentered then
     return grant(reentered)
-  elseif ahead(claim.order, claim.exclusive, nil) == 0 and fits(claim) then
+  elseif ahead(order or claim.order, claim.exclusive, nil) == 0 and fits(claim) then
     return grant(mint(number(claim.floor) or now_us))
   elseif not place then
     return busy(nil)

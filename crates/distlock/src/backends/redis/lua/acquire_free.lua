@@ -5,7 +5,8 @@
 --       empty string for those who do not wait, 5 the caller as in texts.lua, 6 weight if it is not
 --       all of the capacity, 7 fence floor, or an empty string for none. 8 and 9 the main key and
 --       the claim id of the witness: a claim that must hold, or the server has forgotten what it
---       promised.
+--       promised; both empty for none. 10 the attempt that asks and its tombstone, see acquire.lua:
+--       then the weight is always said, and the law decides.
 -- Leaves ask, ttl, place, most, caller, floor, and wanted if it is so.
 ask, ttl, place, most, caller = ARGV[2], TTL, PLACE, MOST, nil
 local weight = ''
@@ -20,7 +21,7 @@ if ARGV[3] then
     weight, floor = ARGV[6] or '', ARGV[7] or ''
     caller = caller ~= '' and caller or nil
   end
-  if ARGV[8] then
+  if ARGV[8] and ARGV[8] ~= '' then
     local seen = redis.pcall('GET', ARGV[8])
     if type(seen) ~= 'string' or string.sub(seen, 1, 32) ~= ARGV[9] then
       return id .. '\nforgot'

@@ -9,7 +9,7 @@ local COUNTED_MAX = 16
 local span = number(ARGV[3])
 
 settle()
-local order = order_now()
+local order = order_now() or '0'
 local _, head = first(order)
 local answers = reply(retry_after(), head and whole(head) or '')
 local waits = false

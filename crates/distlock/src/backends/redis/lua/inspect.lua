@@ -4,7 +4,8 @@
 -- ARGV  3 how many holders and waiters to show at most.
 -- ARGV  1 any text, which comes back first.
 -- Returns, after it, {order or '', holders in all, waiters in all, {holder..}, {waiter..}} with
---   holder: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1
+--   holder: owner, reason, fence, weight, 1 if exclusive, group, held for ms, ms left or -1,
+--     capacity or 0
 --   waiter: owner, reason, weight, 1 if exclusive, group, waited ms
 local most = number(ARGV[3])
 local shown, waiting = {}, {}
@@ -13,11 +14,12 @@ local holders_total, waiters_total = 0, call('ZCARD', queue_x) + call('ZCARD', q
 local function show(h, ends)
   shown[#shown + 1] = {
     h.owner, h.reason, whole(h.fence), whole(h.weight), h.exclusive and 1 or 0, h.group,
-    whole(now - h.since), ends and whole(ends - now) or '-1',
+    whole(now - h.since), ends and whole(ends - now) or '-1', whole(h.capacity or 0),
   }
 end
 
 get_main = call
+check_sides()
 read_main()
 if held and held.kind == 'foreign' then
   holders_total = 1
@@ -32,7 +34,11 @@ elseif held then
   local live = call('ZREVRANGEBYSCORE', sharers, '+inf', '(' .. whole(now), 'WITHSCORES',
     'LIMIT', 0, most - #shown)
   for i = 1, #live, 2 do
-    show(details_of(live[i]), number(live[i + 1]))
+    local h = details_of(live[i])
+    -- One of whom nothing is known excludes others until the lease ends, and is shown.
+    h = h and h.fence and h or { owner = 'unreadable', reason = '', fence = 0, weight = 1,
+      group = '', since = now }
+    show(h, number(live[i + 1]))
   end
 end
 

@@ -12,22 +12,25 @@
 -- clients  zset client -> moment until which its places live.
 -- places   zset of places and of 'r:<reentry>:<claim>', all of score 0: who waits for whom, found
 --          by prefix.
--- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights, '~o' -> order of
---          the queue, '~<client>:<number>' -> sum of what places of the client are worth
+-- details  hash claim -> text (see texts.lua), '~w' -> sum of the sharers' weights,
+--          '~<client>:<number>' -> sum of what places of the client are worth
 --          (see texts.lua); one that is missing is zero. '~s' is there as long as somebody shares
 --          or wants to, '~x' as long as somebody is buried: whoever looks here need not look there.
+--          '~a' -> '<claim> <attempts>' of an exclusive holder in main that has any; '~s' is there
+--          with it, so that only the law changes such a key.
 -- graves   zset claim -> moment until which it stays dead.
 
 local sharers, queue_s = KEYS[3] or main .. ':s', KEYS[5] or main .. ':qs'
 local graves = KEYS[9] or main .. ':x'
 local now_us, max = number(now_us_text), math.max
 local GRAVES_MAX = 10000
+local NUMBER_MAX, CAPACITY_MAX = 9007199254740991, 4294967295
 local SLICE = 500 -- unpack breaks at about 8000
 
 -- Nothing is left behind for ever. Side keys end a little later than what is in them, so that
 -- whoever comes by in time removes it piece by piece, with all that belongs to it.
 local function outlive(key, until_)
-  local ends = until_ + SLACK .. ''
+  local ends = string.format('%.0f', until_ + SLACK)
   redis.call('PEXPIREAT', key, ends, 'NX')
   redis.call('PEXPIREAT', key, ends, 'GT')
 end
@@ -40,6 +43,9 @@ local function push(to, text)
     redis.pcall(tells_by == 'S' and 'SPUBLISH' or 'PUBLISH', channel .. to, text)
   end
 end
+
+-- '~a' is there.
+local attempts_noted = false
 
 local held -- what main says: kind 'exclusive', 'shared' or 'foreign'; nil if it is free
 
@@ -64,12 +70,12 @@ end
 local function read_exclusive(text, ends)
   local holder, fence, rest = string.match(text, '^(%S+) (%d+) (.*)$')
   local p = rest and lines(rest)
-  if not p or #p ~= 8 or #fence > 16 then
+  if not p or #p ~= 8 or #fence > 16 or number(fence) > NUMBER_MAX then
     return nil
   end
   local claim = string.match(holder, '^%x+$') or string.match(holder, '^kept:(%x+)$')
   local ours = claim and #claim == 32 and string.match(p[3], '^[012]$')
-    and string.match(p[7], '^%d+$') and #p[8] <= 17
+    and string.match(p[7], '^%d+$') and number(p[7]) <= CAPACITY_MAX and #p[8] <= 17
     and string.match(p[8], '^%d%d%d%d+%+?$')
   if not ours then
     return nil
@@ -88,11 +94,21 @@ local function reply(...)
   return { id, ... }
 end
 
--- The last number given out: fences and tickets come from one counter.
+-- The last number given out: fences and tickets come from one counter. What is no number was not
+-- written by us and counts as nothing.
 local counter
 
+local function last_number()
+  return counter or number(call('GET', fence_key) or 0) or 0
+end
+
+-- The next number; nothing at the end of the counter.
 local function mint(at_least)
-  counter = max((counter or number(call('GET', fence_key) or 0)) + 1, at_least)
+  local next_number = max(last_number() + 1, at_least)
+  if next_number > NUMBER_MAX then
+    return nil
+  end
+  counter = next_number
   return counter
 end
 
@@ -102,7 +118,7 @@ local function finish()
     call('SET', fence_key, whole(counter), 'PX',
       one_counter and LIFE or string.match(caller, ' (%d+)'))
   end
-  if call('EXISTS', sharers, queue_s) == 0 then
+  if not attempts_noted and call('EXISTS', sharers, queue_s) == 0 then
     call('HDEL', details, '~s')
   end
   if call('EXISTS', graves) == 0 then
@@ -117,31 +133,63 @@ local function exclusive_text(h)
   }, '\n')
 end
 
+-- Attempts are a line more, so that whoever does not expect them leaves the claim to the law.
 local function pack(h)
+  local attempts = h.attempts ~= '' and h.attempts or nil
   return table.concat({
     h.owner, h.reason, h.order, h.client, h.group, h.reentry, whole(h.capacity), whole(h.weight),
-    whole(h.since), h.fence and whole(h.fence) or '', h.floor or '',
+    whole(h.since), h.fence and whole(h.fence) or '', h.floor or '', h.ttl and whole(h.ttl) or '',
+    attempts,
   }, '\n')
 end
 
+-- What a text of ours says; nothing if it is not ours.
 local function unpack_details(claim, text)
   local p = lines(text)
+  local capacity, weight = number(p[7]), number(p[8])
+  if #p < 12 or #p > 13 or not (capacity and weight and number(p[9])) or not string.match(p[3], '^[012]$')
+    or weight < 0 or weight > CAPACITY_MAX or capacity > CAPACITY_MAX
+    or (number(p[10]) or 0) > NUMBER_MAX then
+    return nil
+  end
   return {
     id = claim, owner = p[1], reason = p[2], order = p[3], client = p[4], group = p[5],
-    reentry = p[6], capacity = number(p[7]), weight = number(p[8]), since = number(p[9]),
-    fence = number(p[10]), floor = p[11], exclusive = p[7] == p[8],
+    reentry = p[6], capacity = capacity, weight = weight, since = number(p[9]),
+    fence = number(p[10]), floor = p[11], exclusive = p[7] == p[8], ttl = number(p[12]),
+    attempts = p[13] or '',
   }
 end
 
 local function details_of(claim)
   local text = call('HGET', details, claim)
-  return text and unpack_details(claim, text)
+  return text and unpack_details(claim, text) or nil
+end
+
+-- Nothing is begun that cannot be ended: a side key of another type, or with times that cannot be,
+-- was written by somebody else, and is said to be the fault. That is a fault of this lock alone.
+local function check_sides()
+  local function check(key, ...)
+    local answer = redis.pcall(...)
+    if type(answer) == 'table' and answer.err then
+      if not string.find(answer.err, 'WRONGTYPE', 1, true) then
+        error(answer)
+      end
+      error(redis.error_reply('WRONGTYPE ' .. key .. ' was not written by a lock: delete it'))
+    elseif answer > 0 and key ~= details then
+      error(redis.error_reply('WRONGTYPE ' .. key .. ' has a score that no lock writes: delete it'))
+    end
+  end
+  for _, key in ipairs({ sharers, queue_x, queue_s, clients, places, graves }) do
+    check(key, 'ZCOUNT', key, '(9007199254740991', '+inf')
+  end
+  check(details, 'HEXISTS', details, '~w')
 end
 
 -- Who takes or shows a key of another type must hear of it; who lets go of one has lost it.
 local get_main = redis.pcall
 
 local function read_main()
+  attempts_noted = call('HGET', details, '~a')
   local text = get_main('GET', main)
   if not text then
     held = nil
@@ -162,12 +210,29 @@ local function read_main()
     return
   end
   held = read_exclusive(text, ends) or { kind = 'foreign', ends = ends }
+  if held.kind == 'exclusive' then
+    local of, attempts = string.match(attempts_noted or '', '^(%S+) (.*)$')
+    held.attempts = of == held.id and attempts or ''
+  end
+end
+
+-- Notes the attempts of the exclusive holder in main, or that there are none.
+local function note_attempts(h)
+  if h and (h.attempts or '') ~= '' then
+    attempts_noted = h.id .. ' ' .. h.attempts
+    call('HSET', details, '~a', attempts_noted, '~s', '')
+    outlive(details, h.ends)
+  elseif attempts_noted then
+    attempts_noted = false
+    call('HDEL', details, '~a')
+  end
 end
 
 local function write_exclusive(h, ends)
   h.kind, h.exclusive, h.ends, h.more = 'exclusive', true, ends, true
   held = h
   call('SET', main, exclusive_text(h), 'PXAT', whole(ends))
+  note_attempts(h)
 end
 
 -- From now on there are details. Whatever a foreign client has written stays as it is.
@@ -190,7 +255,7 @@ end
 local function put_exclusive(h, ends)
   if not held then
     write_exclusive(h, ends)
-  elseif ends > held.ends then
+  elseif held.ends and ends > held.ends then
     write_sibling(held, held.ends)
     write_exclusive(h, ends)
   else
@@ -205,10 +270,29 @@ local function write_shared()
   outlive(details, held.ends)
 end
 
+-- The sum of the sharers' weights. Counted anew if it is missing or no number.
+local function weight_now()
+  local sum = call('HGET', details, '~w')
+  if sum and #sum <= 16 and string.find(sum, '^%d+$') then
+    return number(sum)
+  end
+  sum = 0
+  for _, claim in ipairs(call('ZRANGE', sharers, 0, -1)) do
+    local h = details_of(claim)
+    sum = sum + (h and h.weight or 0)
+  end
+  return sum
+end
+
+local function change_weight(by)
+  call('HSET', details, '~w', whole(max(weight_now() + by, 0)))
+end
+
 local function put_shared(h, ends)
+  note_attempts(nil)
   held = held or { kind = 'shared', group = h.group, order = h.order }
+  change_weight(h.weight)
   call('HSET', details, h.id, pack(h), '~s', '')
-  call('HINCRBY', details, '~w', whole(h.weight))
   call('ZADD', sharers, whole(ends), h.id)
   write_shared()
 end
@@ -217,13 +301,14 @@ end
 local function drop_sharers(claims)
   local weight = 0
   for _, text in ipairs(call('HMGET', details, unpack(claims))) do
-    weight = weight + (text and unpack_details('', text).weight or 0)
+    local h = text and unpack_details('', text)
+    weight = weight + (h and h.weight or 0)
+  end
+  if held and held.kind == 'shared' then
+    change_weight(-weight)
   end
   call('ZREM', sharers, unpack(claims))
   call('HDEL', details, unpack(claims))
-  if held and held.kind == 'shared' then
-    call('HINCRBY', details, '~w', whole(-weight))
-  end
 end
 
 local function drop_sharers_until(moment)
@@ -253,12 +338,33 @@ end
 local function drop_main()
   call('DEL', main)
   held = nil
+  note_attempts(nil)
   local last = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
-  if last[1] then
+  while last[1] and not held do
     local sibling = details_of(last[1])
     drop_sharers({ last[1] })
-    write_exclusive(sibling, number(last[2]))
+    if sibling and sibling.fence then
+      write_exclusive(sibling, number(last[2]))
+    end
+    last = call('ZRANGE', sharers, -1, -1, 'WITHSCORES')
   end
+end
+
+-- The details of a claim that shares; nothing if it does not. One of which nothing is known does
+-- not share any more: its client is told that it is gone.
+local function sharer_of(claim)
+  if not call('ZSCORE', sharers, claim) then
+    return nil
+  end
+  local h = details_of(claim)
+  if h and h.fence then
+    return h
+  end
+  drop_sharers({ claim })
+  if held then
+    after_leaving()
+  end
+  return nil
 end
 
 local function purge_holders()
@@ -296,11 +402,7 @@ end
 local function leave_queue(h)
   call('ZREM', queue_of(h), place_of(h))
   call('ZREM', places, place_of(h), 'r:' .. h.reentry .. ':' .. h.id)
-  if call('EXISTS', places) == 0 then
-    call('HDEL', details, h.id, '~o')
-  else
-    call('HDEL', details, h.id)
-  end
+  call('HDEL', details, h.id)
 end
 
 -- A place has left its client. Without any, the client's heartbeat means nothing here.
@@ -336,8 +438,15 @@ local function purge_waiters()
   until #dead < SLICE
 end
 
+-- The order in force: that of the claims that share, or else of the first that waits to share. A
+-- claim on the whole capacity asks for none.
 local function order_now()
-  return held and held.order or call('HGET', details, '~o') or nil
+  if held and held.kind == 'shared' then
+    return held.order
+  end
+  local first_shared = call('ZRANGE', queue_s, 0, 0)[1]
+  local h = first_shared and details_of(string.sub(first_shared, -32))
+  return h and h.order
 end
 
 -- Could this claim hold beside those who hold now, whoever waits?
@@ -346,7 +455,7 @@ local function fits(h)
     return true
   end
   return held.kind == 'shared' and not h.exclusive and held.group == h.group
-    and number(call('HGET', details, '~w')) + h.weight <= h.capacity
+    and weight_now() + h.weight <= h.capacity
 end
 
 -- The place that the order serves next, and its ticket.
@@ -359,12 +468,14 @@ local function first(order)
   return chosen[1], number(chosen[2])
 end
 
--- Moves a waiter to the holders. Its lease is what is left of its place.
+-- Moves a waiter to the holders. Its lease is what is left of its place, and never longer than it
+-- asked to hold.
 local function enter(h, ticket, fence)
   local ends = number(call('ZSCORE', clients, h.client))
+  ends = h.ttl and math.min(ends, now + h.ttl) or ends
   leave_queue(h)
   leave_client(h.client, h.id, ticket)
-  h.fence, h.since, h.floor = fence, now, ''
+  h.fence, h.since, h.floor, h.ttl = fence, now, '', nil
   if h.exclusive then
     put_exclusive(h, ends)
   else
@@ -378,18 +489,28 @@ local function admit()
   local place, ticket = first(order)
   while place do
     local h = details_of(string.sub(place, -32))
+    -- Details that belong to another place, or to a client that is not heard of, count as none.
+    h = h and place_of(h) == place and ticket_of(h) and call('ZSCORE', clients, h.client) and h
     if h and not fits(h) then
       return
     end
     if h then
       local fence = mint(number(h.floor) or now_us)
+      if not fence then
+        return -- the counter is at its end: whoever asks hears of it
+      end
       local reentry = h.reentry
       enter(h, ticket, fence)
       if reentry ~= '' then
         -- The rest of the same thread of work is inside now, too.
         for _, sibling in ipairs(places_of('r:' .. reentry .. ':', -1)) do
           local other = details_of(string.sub(sibling, -32))
-          enter(other, ticket_of(other), fence)
+          local its_ticket = ticket_of(other)
+          if its_ticket and call('ZSCORE', clients, other.client) then
+            enter(other, its_ticket, fence)
+          else
+            call('ZREM', places, sibling)
+          end
         end
       end
     else
@@ -400,7 +521,11 @@ local function admit()
 end
 
 local function purge()
+  check_sides()
   read_main()
+  if attempts_noted and (not held or held.attempts == '' or held.kind ~= 'exclusive') then
+    note_attempts(nil) -- of a holder that has gone
+  end
   purge_holders()
   purge_waiters()
   call('ZREMRANGEBYSCORE', graves, '-inf', whole(now))
@@ -459,7 +584,7 @@ end
 -- The same, for a place that may have belonged to another client before.
 local function hear(h, ticket, until_)
   if h.client ~= client then
-    until_ = max(until_, number(call('ZSCORE', clients, h.client)))
+    until_ = max(until_, number(call('ZSCORE', clients, h.client)) or 0)
     call('ZREM', queue_of(h), place_of(h))
     call('ZREM', places, place_of(h))
     leave_client(h.client, h.id, ticket)
@@ -483,7 +608,7 @@ local function extend_sharer(claim, span)
   call('ZADD', sharers, 'XX', 'GT', whole(now + span), claim)
   if held.kind == 'shared' then
     write_shared()
-  elseif held.ends < now + span then
+  elseif held.ends and held.ends < now + span then
     local h = details_of(claim)
     drop_sharers({ claim })
     put_exclusive(h, now + span)

@@ -1,5 +1,12 @@
 -- Those who ask, and nobody holds, waits or is buried. At most one of them is granted each key, so
 -- one fence does for all of them.
+if not taken then -- the counter is at its end: each is refused by itself
+  for i = 1, asks do
+    left_alone[#left_alone + 1] = releases + i
+  end
+  return args[2] .. args[1] .. ' 1 ' .. table.concat(left_alone, ' ')
+end
+
 local ask, ttl, pcall = args[1 + #keys], args[2 + #keys], redis.pcall
 local rest = taken .. ' ' .. ask .. '\n' .. now_us_text
 

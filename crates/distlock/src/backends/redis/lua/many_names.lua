@@ -10,7 +10,7 @@
 -- the places in the call, from 1 on, of those who are left alone.
 local call, keys, args, find = redis.call, KEYS, ARGV, string.find
 local LIFE, fence_key, one_counter = '31622400000', keys[1], true -- as in names.lua
-local wanted, and_next, taken, upto = true, false, nil, nil
+local wanted, taken = true, nil
 local releases = tonumber(args[1])
 local asks = #keys - 1 - releases
 local left_alone = {}

@@ -19,8 +19,8 @@ local id, caller = ARGV[1], ARGV[2]
 -- leaves. They are written one behind the other instead of as functions because to define a
 -- function costs more than what most of them do.
 local ask, ttl, place, most, floor
-local mine, stem, nobody_buried
+local mine, stem
 local next_claim, next_place, next_ticket, next_ask, next_client, next_floor, next_ends
-local wanted, and_next, taken, upto
+local wanted, taken
 local joins, joined
-local leaving_sum, leaving_worth, settled, news
+local leaving_sum, leaving_worth

@@ -9,7 +9,7 @@ broken, keep, grave = number(broken), number(keep) or 0, number(grave) or 0
 -- The key stays taken until then, but by a claim that is dead.
 local function keep_taken(h, ends)
   bury(id, ends)
-  h.id, h.reentry = 'kept:' .. id, ''
+  h.id, h.reentry, h.attempts = 'kept:' .. id, '', ''
   if h.exclusive then
     put_exclusive(h, ends)
   else
@@ -36,12 +36,41 @@ local function give_up()
     return 'held'
   elseif call('ZSCORE', sharers, id) then
     drop_sharers({ id })
-    if keep > 0 then
+    if h and h.fence and keep > 0 then
       keep_taken(h, now + keep)
     else
       after_leaving()
     end
     return 'held'
+  end
+  return 'gone'
+end
+
+-- Gives up one attempt, and the claim if it was the last. A claim that does not know the attempt is
+-- left alone: it belongs to others.
+local attempt, tombstone = string.match(ARGV[4] or '', '^(%x+) (%x+)$')
+
+local function give_up_attempt()
+  if grave > 0 then
+    bury(tombstone, now + grave)
+    grave = 0
+  end
+  local in_main = held and held.id == id
+  local h = in_main and held or details_of(id)
+  if not h or not string.find(h.attempts, attempt, 1, true) then
+    return 'gone'
+  elseif h.attempts == attempt then
+    return give_up()
+  end
+  local left = {}
+  for other in string.gmatch(h.attempts, '%x+') do
+    left[#left + 1] = other ~= attempt and other or nil
+  end
+  h.attempts = table.concat(left, ',')
+  if in_main then
+    note_attempts(h)
+  else
+    call('HSET', details, id, pack(h))
   end
   return 'gone'
 end
@@ -62,7 +91,7 @@ local function break_holds(fence)
   local all = call('ZRANGE', sharers, 0, -1, 'WITHSCORES')
   for i = 1, #all, 2 do
     local h = details_of(all[i])
-    if h.fence == fence then
+    if h and h.fence == fence then
       strike(h, number(all[i + 1]))
       drop_sharers({ all[i] })
     end
@@ -76,7 +105,7 @@ local function break_holds(fence)
 end
 
 settle()
-local outcome = broken and break_holds(broken) or give_up()
+local outcome = broken and break_holds(broken) or attempt and give_up_attempt() or give_up()
 admit()
 finish()
 return outcome == 'held' and id or reply(outcome)

@@ -7,7 +7,7 @@ local span, weight, floor = number(ARGV[3]), number(ARGV[4]), number(ARGV[5])
 
 local function raised(fence)
   fence = max(fence, floor)
-  counter = max(counter or number(call('GET', fence_key) or 0), fence)
+  counter = max(last_number(), fence)
   return fence
 end
 
@@ -16,8 +16,10 @@ local function raise_all()
   held.fence = raised(held.fence)
   for _, sibling in ipairs(call('ZRANGE', sharers, 0, -1)) do
     local h = details_of(sibling)
-    h.fence = held.fence
-    call('HSET', details, sibling, pack(h))
+    if h then
+      h.fence = held.fence
+      call('HSET', details, sibling, pack(h))
+    end
   end
   write_exclusive(held, held.ends)
 end
@@ -37,7 +39,7 @@ local function renew_main()
   return reply('held', whole(fence))
 end
 
-local function renew_sharer()
+local function renew_sharer(h)
   extend_sharer(id, span)
   if held.kind == 'exclusive' then
     if floor then
@@ -45,11 +47,10 @@ local function renew_sharer()
     end
     return reply('held', whole(held.fence))
   end
-  local h = details_of(id)
   h.fence = floor and raised(h.fence) or h.fence
   local lower = weight and math.min(weight, h.weight) or h.weight
   if lower < h.weight then
-    call('HINCRBY', details, '~w', whole(lower - h.weight))
+    change_weight(lower - h.weight)
     h.weight = lower
   end
   call('HSET', details, id, pack(h))
@@ -61,13 +62,13 @@ local function stand()
   local ticket = ticket_of(h)
   if ticket then
     hear(h, ticket, now + span)
-    return reply('waiting', whole(ticket), ahead(order_now(), h.exclusive, ticket), retry_after())
+    local order = order_now() or '0'
+    return reply('waiting', whole(ticket), ahead(order, h.exclusive, ticket), retry_after())
   elseif held and held.id == id then
     return renew_main()
-  elseif call('ZSCORE', sharers, id) then
-    return renew_sharer()
   end
-  return reply('gone')
+  h = sharer_of(id)
+  return h and renew_sharer(h) or reply('gone')
 end
 
 settle()

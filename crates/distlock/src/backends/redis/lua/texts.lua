@@ -5,7 +5,8 @@
 --          foreign clients. A '+' at the end says that there may be claims in details; without it
 --          there are none.
 -- details  owner, reason, order, client, group, reentry id, capacity, weight, since, the fence or,
---          of somebody who waits, the ticket, and the floor of the fence.
+--          of a waiter, the ticket, the floor of the fence, and the ttl in ms that a waiter asks
+--          for. If the claim has attempts, a line more with their ids, a comma between two.
 -- caller   'P', 'S' or '-' for PUBLISH, SPUBLISH or nothing by which clients are told, right behind
 --          it the client id. Where keys do not share a counter, then for how many ms it lives on,
 --          and the channels without the client id; otherwise those are called after the counter.
@@ -42,7 +43,7 @@ local SLACK = 60000
 local function summand(of, claim, ticket)
   local second = string.sub(ticket, 1, -7)
   return '~' .. of .. ':' .. second,
-    tonumber(string.sub(claim, -13), 16) - 2251799813685248 + string.sub(ticket, -12), second
+    (tonumber(string.sub(claim, -13), 16) or 0) - 2251799813685248 + string.sub(ticket, -12), second
 end
 
 -- A score as a whole number. Servers from 7.2 on write one with many zeros with an exponent.
@@ -50,7 +51,7 @@ local function plain(score)
   return string.find(score, 'e', 1, true) and string.format('%.0f', score) or score
 end
 
--- The order that an ask is for, and its thread of work.
-local function order_of(ask)
-  return string.match(ask, '^[^\n]*\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n([^\n]*)\n')
+-- The thread of work that an ask belongs to.
+local function reentry_of(ask)
+  return string.match(ask, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)\n')
 end

@@ -1,3 +1,3 @@
 -- ?1 key, ?2 now
-SELECT claim, queueing, client, owner, reason, weight, capacity, readers, reentry, fence, since_us, until_us, kept
+SELECT claim, queueing, client, owner, reason, weight, capacity, readers, reentry, fence, since_us, until_us, kept, attempts
 FROM holders WHERE key = ?1 AND weight < capacity AND until_us <= ?2

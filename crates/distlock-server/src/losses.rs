@@ -1,0 +1,104 @@
+//! Leases that ended without a release: found out by asking the store, and counted as lost.
+//!
+//! The replica that granted a lease looks after its end. Another replica may have renewed or
+//! released it, so the store and the journal decide.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock::{EntryId, JOURNAL_PAGE_MAX, Key, Reason, What};
+
+use crate::ledger::{Account, Overdue};
+use crate::state::App;
+
+/// How often ended leases are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long one look may take. What is left is looked at the next time.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// How often a lease must be found gone: the note about its release may be on its way.
+const LOOKS: u8 = 2;
+
+/// How many pages of the journal are read at a time, and how many ends are remembered.
+const PAGES_MAX: usize = 40;
+const ENDS_MAX: usize = 50_000;
+
+/// Counts lost leases until the service stops.
+pub(crate) async fn count(app: Arc<App>) {
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ends = Ends::default();
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = app.stop.cancelled() => return,
+        }
+        for account in app.limits.accounts() {
+            let mut overdue = account.overdue().into_iter();
+            let looked = async {
+                if overdue.len() > 0 {
+                    ends.read_on(&app).await;
+                }
+                for lease in overdue.by_ref() {
+                    look(&ends, &account, lease).await;
+                }
+            };
+            tokio::select! {
+                _ = tokio::time::timeout(LOOK_MAX, looked) => {}
+                () = app.stop.cancelled() => return,
+            }
+            overdue.for_each(|lease| account.ask_again(lease));
+        }
+    }
+}
+
+async fn look(ends: &Ends, account: &Account, overdue: Overdue) {
+    let (lease, leases) = (&overdue.lease, &overdue.leases);
+    match leases.find(lease.id()).await {
+        Ok(Some(_)) => account.lives(overdue),
+        Ok(None) if ends.0.contains(&(lease.key().clone(), lease.fence())) => {}
+        Ok(None) if overdue.looks + 1 < LOOKS => {
+            account.ask_again(Overdue { looks: overdue.looks + 1, ..overdue });
+        }
+        Ok(None) => leases.count_lost(lease, Reason::Expired),
+        Err(_) => account.ask_again(overdue),
+    }
+}
+
+/// The holds whose end the journal tells, and how far it was read. Without a journal there are
+/// none, and a release through another replica looks like a loss.
+#[derive(Debug, Default)]
+struct Ends(HashSet<(Key, u64)>, Option<EntryId>);
+
+impl Ends {
+    /// Reads what came since the last time.
+    async fn read_on(&mut self, app: &App) {
+        if !app.journal {
+            return;
+        }
+        for _ in 0..PAGES_MAX {
+            let page = app.locks.journal_page(self.1.as_ref(), JOURNAL_PAGE_MAX).await;
+            let Ok(page) = page else { return };
+            let read = page.entries.len();
+            for entry in page.entries {
+                let (note, id) = (entry.note, entry.id);
+                let ended = matches!(
+                    note.what,
+                    What::Released { .. } | What::Lost { .. } | What::Broken { .. }
+                );
+                if let Some(fence) = note.fence.filter(|_| ended) {
+                    self.0.insert((note.key, fence));
+                }
+                self.1 = Some(id);
+            }
+            if read < JOURNAL_PAGE_MAX {
+                break;
+            }
+        }
+        if self.0.len() > ENDS_MAX {
+            self.0.clear();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What a new connection is told before anybody uses it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use distlock_core::{Answer, FENCE_MAX, Push, Standing};
+use redis::{Cmd, Pipeline, RedisError};
+
+use super::FENCE_LIFE_MS;
+use super::dial::Connection;
+use super::faults::is_denied;
+use super::script::{RAISE, RELEASE, RENEW, STAND, Script};
+
+/// The scripts that keep or end a hold. Every connection makes them known: the first renewal of a
+/// short lease has no time for a second round trip, and a release whose caller does not poll it
+/// again must not need one.
+fn of_holds() -> [&'static Script; 3] {
+    [&RENEW, &STAND, &RELEASE]
+}
+
+/// The largest fence that a client has seen, over all keys.
+#[derive(Debug, Default)]
+pub(super) struct Seen(AtomicU64);
+
+impl Seen {
+    /// Remembers a fence. One beyond what a floor may be is not from a counter that started with a
+    /// clock, and must not drive the counter of others to its end.
+    pub(super) fn note(&self, fence: u64) {
+        if fence <= FENCE_MAX / 2 {
+            self.0.fetch_max(fence, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn note_answer(&self, answer: &Answer) {
+        if let Answer::Granted { fence } = answer {
+            self.note(*fence);
+        }
+    }
+
+    pub(super) fn note_standing(&self, standing: &Standing) {
+        if let Standing::Held { fence } = standing {
+            self.note(*fence);
+        }
+    }
+
+    pub(super) fn note_push(&self, push: &Push) {
+        if let Push::Granted { fence, .. } = push {
+            self.note(*fence);
+        }
+    }
+
+    fn largest(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes the scripts known to all nodes of a cluster, as far as they can be reached. Nobody waits
+/// for it: each call has the deadline of the connection, and a node that does not know a script
+/// gets its text when it is needed.
+pub(super) fn load(mut connection: Connection) {
+    tokio::spawn(async move {
+        for script in of_holds() {
+            let _ = connection.send(&script.load()).await;
+        }
+    });
+}
+
+/// Raises the counter that all keys share to what was seen, and makes the scripts of holds known,
+/// all in one message.
+pub(super) async fn prepare(
+    mut connection: Connection,
+    counter: Option<&str>,
+    seen: &Seen,
+) -> Result<(), RedisError> {
+    let scripts = of_holds();
+    let mut cmds = Pipeline::with_capacity(scripts.len() + 1);
+    for script in scripts {
+        cmds.add_command(script.load());
+    }
+    let counter = counter.filter(|_| seen.largest() > 0);
+    if let Some(counter) = counter {
+        cmds.add_command(RAISE.by_text(&|cmd: &mut Cmd| {
+            cmd.arg(1).arg(counter).arg(seen.largest()).arg(FENCE_LIFE_MS);
+        }));
+    }
+    let answers = connection.send_all(&cmds).await?;
+    // A script that may not be made known is sent as a text when it is needed. A counter that may
+    // not be raised matters: nobody asks over this connection, unless he is going to hear it then.
+    match answers.into_iter().nth(scripts.len()) {
+        Some(Err(error)) if counter.is_some() && !is_denied(&error) => Err(error),
+        _ => Ok(()),
+    }
+}

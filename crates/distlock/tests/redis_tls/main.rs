@@ -1,0 +1,7 @@
+//! Locks over TLS, on real servers.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod files;
+mod servers;
+mod topologies;
