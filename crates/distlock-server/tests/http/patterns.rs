@@ -39,9 +39,13 @@ const HELD_MS: u64 = 50_000;
 async fn hold(service: &Service, pattern: &str, resource: &str) -> Holding {
     let path = service.url(&format!("/api/locks/{pattern}/{resource}"));
     let body = json!({"durationMs": HELD_MS - 1, "ttlMs": HELD_MS});
-    let holding = tokio::spawn(service.client.post(path).json(&body).send());
-    until_held(service, resource).await;
-    holding
+    let mut holding = tokio::spawn(service.client.post(path).json(&body).send());
+    tokio::select! {
+        () = until_held(service, resource) => holding,
+        ended = &mut holding => {
+            panic!("not held: {}", ended.unwrap().unwrap().text().await.unwrap());
+        }
+    }
 }
 
 type Holding = tokio::task::JoinHandle<Result<reqwest::Response, reqwest::Error>>;

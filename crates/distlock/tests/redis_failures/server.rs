@@ -32,6 +32,26 @@ async fn a_restart_without_memory_is_noticed_and_fences_still_grow() {
     assert!(next.is_held());
 }
 
+/// A quorum counts no vote that was given while the epoch of its node changed. So a connection that
+/// another runtime makes must not change it: votes in flight would be lost for nothing.
+#[test]
+fn only_another_incarnation_of_the_server_is_another_epoch() {
+    let mut server = RedisServer::start();
+    let redis = Redis::open(&server.url()).unwrap();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (one, other) = (runtime(), runtime());
+    one.block_on(redis.probe()).unwrap();
+    let first = redis.epoch();
+    other.block_on(redis.probe()).unwrap();
+    assert_eq!(redis.epoch(), first, "the same server, over another connection");
+    server.restart();
+    let deadline = Instant::now() + ms(5000);
+    while one.block_on(redis.probe()).is_err() {
+        assert!(Instant::now() < deadline, "the server does not answer");
+    }
+    assert_ne!(redis.epoch(), first, "the server has restarted");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_with_a_log_keeps_the_lock() {
     let mut server = started_with(&["--appendonly", "yes", "--appendfsync", "everysec"]);

@@ -57,16 +57,34 @@ pub(super) struct Link {
     channels: Arc<Mutex<VecDeque<String>>>,
     /// How many calls in a row have failed.
     failed: AtomicU32,
-    /// The number of the latest connection.
-    epoch: AtomicU64,
+    epoch: Mutex<Epoch>,
     /// How many connections were dialled.
     dialled: AtomicU64,
 }
 
+/// The incarnation of the server that the latest connection reached. It is unknown on a cluster,
+/// and where the user may not ask: there, every connection begins an epoch.
+#[derive(Debug, Default)]
+struct Epoch {
+    number: u64,
+    incarnation: Option<String>,
+}
+
+impl Epoch {
+    /// Notes what a connection reached. Another runtime's connection to the same incarnation
+    /// begins no epoch: what the server promised before it still knows.
+    fn note(&mut self, incarnation: Option<String>) {
+        if incarnation.is_none() || self.incarnation != incarnation {
+            self.number += 1;
+            self.incarnation = incarnation;
+        }
+    }
+}
+
 type Dialling = Arc<tokio::sync::Mutex<()>>;
 
-/// A connection, and where the primary is, if Sentinels named it.
-type Dialled = (Connection, Option<ConnectionAddr>);
+/// A connection, where the primary is, if Sentinels named it, and the incarnation of the server.
+type Dialled = (Connection, Option<ConnectionAddr>, Option<String>);
 
 /// A connection, its number, and the runtime that drives it.
 #[derive(Clone)]
@@ -108,15 +126,14 @@ impl Link {
             push_denied,
             channels: Arc::default(),
             failed: AtomicU32::new(0),
-            epoch: AtomicU64::new(0),
+            epoch: Mutex::default(),
             dialled: AtomicU64::new(0),
         })
     }
 
-    /// The number of the latest connection. A server that restarts ends the one before; a cluster
-    /// is a store of its own that looks after its nodes.
+    /// Changes when a connection reaches another incarnation of the server than the one before it.
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+        lock(&self.epoch).number
     }
 
     pub(super) fn config(&self) -> &Config {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use distlock_core::{Answer, FENCE_MAX, Push, Standing};
 use redis::{Cmd, Pipeline, RedisError};
 
-use super::FENCE_LIFE_MS;
 use super::dial::Connection;
 use super::faults::is_denied;
 use super::script::{RAISE, RELEASE, RENEW, STAND, Script};
+use super::{FENCE_LIFE_MS, health, wire};
 
 /// The scripts that keep or end a hold. Every connection makes them known: the first renewal of a
 /// short lease has no time for a second round trip, and a release whose caller does not poll it
@@ -64,29 +64,37 @@ pub(super) fn load(mut connection: Connection) {
     });
 }
 
-/// Raises the counter that all keys share to what was seen, and makes the scripts of holds known,
-/// all in one message.
+/// Raises the counter that all keys share to what was seen, makes the scripts of holds known, and
+/// asks which incarnation of the server answers, all in one message. `None` if the server does not
+/// let this user ask.
 pub(super) async fn prepare(
     mut connection: Connection,
     counter: Option<&str>,
     seen: &Seen,
-) -> Result<(), RedisError> {
+) -> Result<Option<String>, RedisError> {
     let scripts = of_holds();
-    let mut cmds = Pipeline::with_capacity(scripts.len() + 1);
-    for script in scripts {
-        cmds.add_command(script.load());
-    }
+    let mut cmds = Pipeline::with_capacity(scripts.len() + 2);
+    cmds.cmd("INFO").arg("server");
     let counter = counter.filter(|_| seen.largest() > 0);
     if let Some(counter) = counter {
         cmds.add_command(RAISE.by_text(&|cmd: &mut Cmd| {
             cmd.arg(1).arg(counter).arg(seen.largest()).arg(FENCE_LIFE_MS);
         }));
     }
-    let answers = connection.send_all(&cmds).await?;
-    // A script that may not be made known is sent as a text when it is needed. A counter that may
-    // not be raised matters: nobody asks over this connection, unless he is going to hear it then.
-    match answers.into_iter().nth(scripts.len()) {
-        Some(Err(error)) if counter.is_some() && !is_denied(&error) => Err(error),
-        _ => Ok(()),
+    for script in scripts {
+        cmds.add_command(script.load());
     }
+    let mut answers = connection.send_all(&cmds).await?.into_iter();
+    let info = answers.next().and_then(Result::ok);
+    // A script that may not be made known is sent as a text when it is needed. A counter that may
+    // not be raised matters: no call may use this connection, unless each call will be denied too.
+    if counter.is_some()
+        && let Some(Err(error)) = answers.next()
+        && !is_denied(&error)
+    {
+        return Err(error);
+    }
+    let incarnation =
+        info.and_then(|info| Some(health::of(&wire::as_str(&info).ok()?).incarnation));
+    Ok(incarnation.filter(|incarnation| !incarnation.is_empty()))
 }

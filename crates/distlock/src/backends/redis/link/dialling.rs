@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::{Fault, Push};
-use redis::{PushInfo, PushKind, RedisError};
+use redis::{ConnectionAddr, PushInfo, PushKind, RedisError};
 use tokio::runtime::Handle;
 
 use super::super::dial::{Connection, dial, primary_now};
@@ -61,14 +61,14 @@ impl Link {
         let runtime = Handle::current().id();
         let listens = lock(&self.listener).is_none_or(|listener| listener == runtime);
         let dialled = self.dial(serial, listens).await;
-        let (connection, primary) =
+        let (connection, primary, incarnation) =
             dialled.map_err(|error| dial_fault(action, error, &self.config))?;
         if listens {
             // Nothing of what was listened to before is listened to on a new connection.
             lock(&self.channels).clear();
         }
         // Known before anybody can use it: an answer that came over it is told from earlier ones.
-        self.epoch.fetch_max(serial, Ordering::SeqCst);
+        lock(&self.epoch).note(incarnation);
         let live = Live { connection, serial, runtime, listens, primary };
         let mut current = lock(&self.current);
         // A primary that was replaced still answers, but no longer decides.
@@ -118,14 +118,15 @@ impl Link {
                 None => Ok(()),
             }
         };
-        if cluster {
-            // Nobody waits for a node that is silent, unless the call is for it.
+        let incarnation = if cluster {
+            // No call waits for a node that is silent, unless it is for that node.
             subscribe.await?;
             load(connection.clone());
+            None
         } else {
-            tokio::try_join!(subscribe, prepare)?;
-        }
-        Ok((connection, primary))
+            tokio::try_join!(subscribe, prepare)?.1
+        };
+        Ok((connection, primary, incarnation))
     }
 
     /// A further connection, which is the caller's.
@@ -145,7 +146,7 @@ impl Link {
     async fn dial_with(
         &self,
         listener: impl Fn(&PushInfo) + Send + Sync + 'static,
-    ) -> Result<Dialled, RedisError> {
+    ) -> Result<(Connection, Option<ConnectionAddr>), RedisError> {
         let dialling = dial(&self.config, listener);
         tokio::time::timeout(self.config.connect_timeout * 2, dialling)
             .await
