@@ -16,7 +16,7 @@ use crate::round::{load, plain_connection};
 macro_rules! script {
     ($flags:literal, $($file:literal),+) => {
         concat!($flags, $(include_str!(
-            concat!("../../../crates/distlock/src/backends/redis/lua/", $file)
+            concat!("../../../crates/distlock-redis/lua/", $file)
         )),+)
     };
 }

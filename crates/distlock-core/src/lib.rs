@@ -21,6 +21,8 @@ pub mod law;
 mod note;
 mod printable;
 mod snapshot;
+#[doc(hidden)]
+pub mod sync;
 mod time;
 #[cfg(feature = "serde")]
 mod written;

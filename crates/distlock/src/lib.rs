@@ -18,7 +18,6 @@ mod past;
 mod reentrant;
 mod rwlock;
 mod semaphore;
-mod sync;
 mod validity;
 mod visits;
 

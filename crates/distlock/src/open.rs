@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Backend, Invalid, Journal, Retention};
 
-use crate::backends::quorum::journal::Journals;
-use crate::backends::quorum::url::{Spec, name_of};
-use crate::backends::{Memory, Quorum};
+use crate::backends::Memory;
 
 /// What a URL leads to.
 pub(crate) struct Opened {
@@ -104,22 +102,17 @@ fn sqlite(_: &str) -> Result<Opened, Invalid> {
 }
 
 /// A quorum of backends, each with a URL of its own.
+#[cfg(feature = "quorum")]
 fn quorum(url: &str) -> Result<Opened, Invalid> {
-    let spec = Spec::parse(url)?;
-    let (mut nodes, mut journals) = (Vec::new(), Vec::new());
-    for url in &spec.nodes {
-        let name = name_of(url);
-        if url.starts_with("quorum:") {
-            return Err(Invalid::new("node", name, "must not be a quorum itself"));
-        }
-        let opened = open_plain(url)?;
-        nodes.push((name, opened.backend));
-        journals.extend(opened.journal);
-    }
-    let all = journals.len() == nodes.len();
-    let journal = all.then(|| Arc::new(Journals::new(journals)) as Arc<dyn Journal>);
-    let backend = Arc::new(Quorum::with_options(nodes, spec.options)?);
-    Ok(Opened { backend, journal, retention: None })
+    let open_node = |url: &str| open_plain(url).map(|node| (node.backend, node.journal));
+    let (backend, journal) = distlock_quorum::open(url, open_node)?;
+    Ok(Opened { backend: Arc::new(backend), journal, retention: None })
+}
+
+#[cfg(not(feature = "quorum"))]
+fn quorum(_: &str) -> Result<Opened, Invalid> {
+    let why = "needs the feature `quorum` of the crate distlock, which is off";
+    Err(Invalid::new("URL scheme", "quorum", why))
 }
 
 #[cfg(feature = "redis")]
@@ -158,7 +151,7 @@ mod tests {
         assert!(unknown.contains("unknown"), "{unknown}");
     }
 
-    #[cfg(all(feature = "redis", feature = "sqlite"))]
+    #[cfg(all(feature = "redis", feature = "sqlite", feature = "quorum"))]
     #[test]
     fn what_cannot_be_opened_is_refused_with_the_reason() {
         for (url, says) in [
@@ -182,7 +175,7 @@ mod tests {
         }
     }
 
-    #[cfg(all(feature = "redis", feature = "sqlite"))]
+    #[cfg(all(feature = "redis", feature = "sqlite", feature = "quorum"))]
     #[test]
     fn known_urls_open_without_a_server() {
         for url in [

@@ -12,6 +12,20 @@ struct Source {
     whole: String,
 }
 
+/// The crates of the drivers.
+const DRIVERS: [&str; 3] = ["distlock-redis", "distlock-sqlite", "distlock-quorum"];
+
+/// The crates that a program with locks contains, but for the core.
+const LIBRARY: [&str; 4] = ["distlock", DRIVERS[0], DRIVERS[1], DRIVERS[2]];
+
+/// The lines of a manifest that name what a crate depends on, but for its tests.
+fn dependencies(krate: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join(format!("crates/{krate}/Cargo.toml"))).unwrap();
+    let named = manifest.split("[dependencies]").nth(1).unwrap();
+    let named = named.split("[dev-dependencies]").next().unwrap();
+    named.lines().filter(|line| line.contains("workspace")).map(str::to_owned).collect()
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -57,10 +71,7 @@ fn the_core_reads_no_clock_and_does_no_io() {
     let io = ["std::fs", "std::net", "std::env", "std::thread", "tokio", "println!"];
     forbid("crates/distlock-core/src", &clocks, &[], "time comes in as an argument");
     forbid("crates/distlock-core/src", &io, &[], "the core only decides");
-    let manifest = fs::read_to_string(root().join("crates/distlock-core/Cargo.toml")).unwrap();
-    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
-    let dependencies = dependencies.split("[dev-dependencies]").next().unwrap();
-    for line in dependencies.lines().filter(|line| line.contains("workspace")) {
+    for line in dependencies("distlock-core") {
         let known = line.starts_with("futures-core")
             || line.starts_with("getrandom")
             || line.starts_with("smol_str")
@@ -76,39 +87,49 @@ fn only_the_keeper_and_the_io_of_drivers_spawn() {
     // confirmation goes on without its caller, and nobody waits until a cluster knows the scripts.
     // What several callers wait for is the work of a task, and connections are made by one.
     let files = [
-        "redis/coalesce.rs",
-        "redis/confirm.rs",
-        "redis/link/dialling.rs",
-        "redis/prepare.rs",
-        "sqlite/worker.rs",
-        "sqlite/wake.rs",
-        "quorum/shared_work.rs",
-        "quorum/sweeper.rs",
+        "distlock-redis/src/coalesce.rs",
+        "distlock-redis/src/confirm.rs",
+        "distlock-redis/src/link/dialling.rs",
+        "distlock-redis/src/prepare.rs",
+        "distlock-sqlite/src/worker.rs",
+        "distlock-sqlite/src/wake.rs",
+        "distlock-quorum/src/shared_work.rs",
+        "distlock-quorum/src/sweeper.rs",
+        "keeper/home.rs",
+        "keeper/thread.rs",
     ];
-    let own = [&["keeper/home.rs", "keeper/thread.rs"], &files[..]].concat();
-    forbid("crates/distlock/src", &["spawn("], &own, "tasks have one owner");
+    for krate in LIBRARY {
+        forbid(&format!("crates/{krate}/src"), &["spawn("], &files, "tasks have one owner");
+    }
 }
 
 #[test]
 fn only_the_engine_loops_over_attempts() {
     let asks = ["backend.acquire(", ".acquire(&self.ask"];
     // A quorum asks each of its nodes once.
-    let once = ["engine/acquire.rs", "quorum/acquire.rs", "quorum/renew.rs"];
-    forbid("crates/distlock/src", &asks, &once, "there is one waiting loop");
+    let once =
+        ["engine/acquire.rs", "distlock-quorum/src/acquire.rs", "distlock-quorum/src/renew.rs"];
+    for krate in LIBRARY {
+        forbid(&format!("crates/{krate}/src"), &asks, &once, "there is one waiting loop");
+    }
 }
 
 #[test]
 fn backends_sleep_and_retry_nothing_and_know_nobody() {
     let waits = ["sleep(", "time::interval", "retry("];
     forbid("crates/distlock/src/backends", &waits, &[], "a driver makes one attempt");
-    let others = ["crate::engine", "crate::keeper", "crate::guard", "crate::locks"];
-    forbid("crates/distlock/src/backends", &others, &[], "a driver knows the core only");
+    for driver in DRIVERS {
+        forbid(&format!("crates/{driver}/src"), &waits, &[], "a driver makes one attempt");
+        let mut named = dependencies(driver);
+        named.retain(|line| line.starts_with("distlock"));
+        assert_eq!(named, ["distlock-core.workspace = true"], "{driver} knows the core only");
+    }
 }
 
 #[test]
 fn nobody_exits_unwraps_or_leaves_a_note_for_later() {
     let exits = ["process::exit", "process::abort", ".unwrap()", "todo!(", "unimplemented!("];
-    for krate in ["distlock-core", "distlock", "distlock-testkit"] {
+    for krate in LIBRARY.into_iter().chain(["distlock-core", "distlock-testkit"]) {
         forbid(&format!("crates/{krate}/src"), &exits, &[], "errors are values");
     }
     forbid("crates/distlock-cli/src", &exits, &["src/main.rs"], "only main ends the process");
@@ -122,13 +143,16 @@ fn nobody_exits_unwraps_or_leaves_a_note_for_later() {
 #[test]
 fn no_other_language_hides_in_rust_strings() {
     let foreign = ["redis.call", "redis.pcall", "CREATE TABLE", "BEGIN IMMEDIATE"];
-    forbid("crates/distlock/src", &foreign, &[], "Lua and SQL have files of their own");
+    for krate in LIBRARY {
+        let why = "Lua and SQL have files of their own";
+        forbid(&format!("crates/{krate}/src"), &foreign, &[], why);
+    }
 }
 
 #[test]
 fn nothing_unbounded_is_made() {
     let unbounded = ["unbounded_channel", "mpsc::channel()"];
-    for krate in ["distlock-core", "distlock"] {
+    for krate in LIBRARY.into_iter().chain(["distlock-core"]) {
         forbid(&format!("crates/{krate}/src"), &unbounded, &[], "every queue has a bound");
     }
 }
@@ -151,7 +175,7 @@ fn files_and_lines_stay_readable() {
 #[test]
 fn every_public_async_fn_tells_about_cancellation_and_shows_an_example() {
     let mut seen = 0;
-    for source in sources("crates/distlock/src") {
+    for source in LIBRARY.iter().flat_map(|krate| sources(&format!("crates/{krate}/src"))) {
         let mut docs = String::new();
         for line in source.whole.lines().map(str::trim_start) {
             if let Some(doc) = line.strip_prefix("///") {

@@ -186,7 +186,8 @@ fn about(health: &Health, url: &str) -> Vec<Finding> {
              use a quorum, or let the resource check the fence",
         ));
     }
-    if url.starts_with("redis-sentinel:") || url.starts_with("redis-cluster:") {
+    let scheme = url.split(':').next().unwrap_or_default();
+    if scheme.ends_with("-sentinel") || scheme.ends_with("-cluster") {
         let says = "a replica that takes over may not know the last grants: let the resource check \
                     the fence, or use a quorum";
         findings.push(Finding::ok("failover", says));
@@ -268,5 +269,22 @@ fn fine(span: Duration) -> String {
         format!("{:.2} ms", span.as_secs_f64() * 1e3)
     } else {
         format!("{:.1} s", span.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_that_fails_over_says_what_that_can_lose() {
+        let health = Health::new("id", "incarnation");
+        let names_failover =
+            |url: &str| about(&health, url).iter().any(|finding| finding.what == "failover");
+        for kind in ["sentinel", "cluster"] {
+            assert!(names_failover(&format!("redis-{kind}://h/x")), "{kind}");
+            assert!(names_failover(&format!("rediss-{kind}://h/x")), "{kind} with TLS");
+        }
+        assert!(!names_failover("rediss://h/"));
     }
 }

@@ -37,3 +37,11 @@ fn the_unit_of_the_service_is_valid_and_has_few_rights() {
         analyze(&["security", "--offline=true", "--no-pager", "--threshold=20"]);
     assert!(limited, "{table}{complaints}");
 }
+
+/// A `sqlite:` store reads the id of the boot, which `ProcSubset=pid` would hide.
+#[test]
+fn the_unit_of_the_service_leaves_a_store_what_it_needs() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = fs::read_to_string(examples.join("distlock.service")).unwrap();
+    assert!(!text.lines().any(|line| line.starts_with("ProcSubset=")), "{text}");
+}

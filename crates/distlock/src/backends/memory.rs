@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 
 use super::ring::Ring;
 use crate::clock::BootClock;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;

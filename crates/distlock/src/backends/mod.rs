@@ -1,16 +1,13 @@
-//! The stores that can carry locks. Each knows the core and its own client, nothing else.
+//! The stores that can carry locks. Memory is part of this crate; every other store is a crate of
+//! its own, which knows the core and its client and nothing else.
 
 mod memory;
-pub(crate) mod quorum;
-#[cfg(feature = "redis")]
-mod redis;
 mod ring;
-#[cfg(all(feature = "sqlite", target_os = "linux"))]
-mod sqlite;
 
-pub use memory::Memory;
-pub use quorum::{Quorum, QuorumOptions, ReleaseReport};
+#[cfg(feature = "quorum")]
+pub use distlock_quorum::{Quorum, QuorumOptions, ReleaseReport};
 #[cfg(feature = "redis")]
-pub use redis::Redis;
+pub use distlock_redis::Redis;
 #[cfg(all(feature = "sqlite", target_os = "linux"))]
-pub use sqlite::Sqlite;
+pub use distlock_sqlite::Sqlite;
+pub use memory::Memory;

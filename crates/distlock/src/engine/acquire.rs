@@ -25,8 +25,8 @@ use super::request::{Limit, Request};
 use crate::keeper::{Keeper, LastFault, RELEASE_MAX, needs_runtime};
 use crate::observe::Acquisition;
 use crate::options::{Settings, Waiting};
-use crate::sync::lock;
 use crate::{Error, Reason};
+use distlock_core::sync::lock;
 
 /// After so many grants that were over before their answer came, the ttl is too short to go on.
 const STILLBORN_MAX: u32 = 3;

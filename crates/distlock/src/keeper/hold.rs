@@ -15,7 +15,7 @@ use crate::Reason;
 use crate::engine::Grant;
 use crate::observe::{About, Event, Observer, word};
 use crate::options::Settings;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// A granted claim and what became of it.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::task::Heir;
 use super::thread::OnThread;
 use super::{Keeper, task};
 use crate::Error;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How late the task may be before it counts as stuck: its runtime exists but does not turn.
 const STUCK_AFTER: Duration = Duration::from_secs(1);

@@ -47,8 +47,8 @@ use crate::engine::Grant;
 use crate::observe::Measured;
 use crate::observe::{Event, Observer, Wake};
 use crate::options::{Options, Settings};
-use crate::sync::lock;
 use crate::{Error, Reason, Stats};
+use distlock_core::sync::lock;
 
 /// How long a release may take, and how long `close` waits for the last of them.
 pub(crate) const RELEASE_MAX: Duration = Duration::from_secs(5);

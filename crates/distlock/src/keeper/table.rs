@@ -19,7 +19,7 @@ use super::place::Place;
 use super::plan::{Effect, Effects, LastFault, Plan, Sender, Verdict};
 use super::timers::{Slot, Timers};
 use crate::Reason;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// The most that any claim may go out before it is due, to be with those that are.
 const LEEWAY_MAX: Duration = Duration::from_secs(1);

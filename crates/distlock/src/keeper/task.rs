@@ -18,7 +18,7 @@ use tracing::field::Empty;
 use super::plan::{Asked, Batch, Effect, Effects, Plan, Sender};
 use super::{Keeper, RELEASE_MAX};
 use crate::engine::{located, silence};
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
 /// driver sends one heartbeat per key for them all.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// The thread, while any keeper runs.
 static THREAD: Mutex<Option<Background>> = Mutex::new(None);

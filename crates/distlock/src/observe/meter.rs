@@ -13,7 +13,7 @@ use distlock_core::Key;
 use metrics::{Recorder, SharedString, Unit, counter, gauge, histogram};
 
 use super::Wake;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How many groups get a name of their own.
 const GROUPS_MAX: usize = 200;

@@ -27,7 +27,7 @@ pub(crate) use self::meter::Meter;
 use self::scribe::Scribe;
 use crate::Reason;
 use crate::options::Settings;
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How many events a listener may fall behind before it misses some.
 const EVENTS_MAX: usize = 1024;

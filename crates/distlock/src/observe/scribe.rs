@@ -8,7 +8,7 @@ use std::time::Duration;
 use distlock_core::{Clock, Fault, Journal, Moment, Note, Retention};
 use tokio::sync::Notify;
 
-use crate::sync::lock;
+use distlock_core::sync::lock;
 
 /// How many notes wait at most. The oldest go first when the store cannot keep up.
 const NOTES_MAX: usize = 8_192;

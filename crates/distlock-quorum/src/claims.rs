@@ -1,0 +1,173 @@
+//! What is known of claims that this client asked for: what they asked, and which calls are late.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use distlock_core::{Ask, ClaimId};
+use futures_util::future::Shared;
+use tokio::time::Instant;
+
+use super::BURY;
+use super::set::Set;
+use distlock_core::sync::lock;
+
+/// How many claims are looked through at once for those that are over.
+const TIDY_MIN: usize = 1024;
+
+/// A call that was not waited for. True if it was answered, false if nobody knows what became of
+/// it.
+pub(super) type Late = Shared<Pin<Box<dyn Future<Output = bool> + Send>>>;
+
+/// The claims by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Claims(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    known: HashMap<ClaimId, Known>,
+    /// When to look through them next.
+    tidy_at: usize,
+}
+
+/// What is known of a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// What was asked, so that a node that lost the claim can be given it again; none once it was
+    /// released.
+    pub(super) ask: Option<Arc<Ask>>,
+    /// The longest lease that was asked for.
+    pub(super) lease: Duration,
+    /// How often it was asked for.
+    asks: u32,
+    /// Calls under way, by node. Whatever comes next for this claim at that node waits for them.
+    pub(super) late: Vec<(usize, Late)>,
+    /// The nodes where an ask may still arrive.
+    pub(super) doubtful: Set,
+    /// The nodes that were never asked: nothing of it is there.
+    pub(super) unasked: Set,
+    /// When it is over unless it is heard of again.
+    pub(super) until: Instant,
+}
+
+impl Known {
+    /// A claim with a lease like this; it will be forgotten a while after that.
+    pub(super) fn new(lease: Duration) -> Self {
+        Self {
+            ask: None,
+            lease,
+            asks: 0,
+            late: Vec::new(),
+            doubtful: Set::NONE,
+            unasked: Set::NONE,
+            until: Instant::now() + lease + BURY,
+        }
+    }
+
+    pub(super) fn late_at(&self, node: usize) -> Option<Late> {
+        self.late.iter().find(|(late, _)| *late == node).map(|(_, late)| late.clone())
+    }
+
+    /// It was renewed for this long.
+    pub(super) fn renewed(&mut self, span: Duration) {
+        self.lease = self.lease.max(span);
+        self.until = Instant::now() + span + BURY;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ask.is_none() && self.late.is_empty() && self.doubtful.is_empty()
+    }
+}
+
+impl Claims {
+    /// Takes out what is known. Whoever does so puts back what it makes of it.
+    pub(super) fn take(&self, id: &ClaimId) -> Option<Known> {
+        lock(&self.0).known.remove(id)
+    }
+
+    /// The claim is about to be asked for: what was known of it before. If the call is dropped,
+    /// everything about it is in doubt on these nodes.
+    pub(super) fn asking(&self, id: ClaimId, lease: Duration, nodes: Set) -> Option<Known> {
+        let mut table = lock(&self.0);
+        let mut known = Known::new(lease);
+        known.doubtful = nodes;
+        let before = table.known.get(&id);
+        known.asks = before.map_or(0, |before| before.asks) + 1;
+        known.lease = before.map_or(lease, |before| before.lease.max(lease));
+        known.late = before.map(|before| before.late.clone()).unwrap_or_default();
+        table.known.insert(id, known)
+    }
+
+    /// What has become of an ask.
+    pub(super) fn asked(&self, id: ClaimId, mut known: Known) {
+        if let Some(present) = lock(&self.0).known.get(&id) {
+            known.asks = present.asks;
+            known.lease = known.lease.max(present.lease);
+            // Others may have asked those that this call left alone.
+            if present.asks > 1 {
+                known.unasked = Set::NONE;
+            }
+        }
+        self.put(id, known);
+    }
+
+    /// The claim is about to be released: from now on no node is given it again. Calls under way
+    /// stay known until the release has ended, so that one that is dropped forgets nothing.
+    pub(super) fn releasing(&self, id: &ClaimId) -> Option<Known> {
+        self.change(id, |known| {
+            known.ask = None;
+            known.clone()
+        })
+    }
+
+    pub(super) fn put(&self, id: ClaimId, known: Known) {
+        let mut table = lock(&self.0);
+        if known.is_empty() {
+            table.known.remove(&id);
+            return;
+        }
+        table.known.insert(id, known);
+        if table.known.len() > table.tidy_at {
+            let now = Instant::now();
+            table.known.retain(|_, known| known.until > now);
+            table.tidy_at = (table.known.len() * 2).max(TIDY_MIN);
+        }
+    }
+
+    /// Changes what is known of a claim, if anything is.
+    pub(super) fn change<T>(
+        &self,
+        id: &ClaimId,
+        change: impl FnOnce(&mut Known) -> T,
+    ) -> Option<T> {
+        let mut table = lock(&self.0);
+        let known = table.known.get_mut(id)?;
+        let done = change(known);
+        if known.is_empty() {
+            table.known.remove(id);
+        }
+        Some(done)
+    }
+
+    /// A release is about to be repeated, unless the claim was asked for again since: then false.
+    pub(super) fn repeats(&self, id: &ClaimId, node: usize, call: &Late) -> bool {
+        let mut table = lock(&self.0);
+        let known = table.known.entry(*id).or_insert_with(|| Known::new(Duration::ZERO));
+        if known.asks > 0 {
+            return false;
+        }
+        known.late.push((node, call.clone()));
+        true
+    }
+
+    /// A late call has ended.
+    pub(super) fn ended(&self, id: &ClaimId, node: usize, call: &Late, answered: bool) {
+        self.change(id, |known| {
+            known.late.retain(|(late, other)| *late != node || !other.ptr_eq(call));
+            if !answered {
+                known.doubtful.add(node);
+            }
+        });
+    }
+}

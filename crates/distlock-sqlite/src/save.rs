@@ -1,0 +1,112 @@
+//! Writing a record to its rows: no more of it than a verb changed.
+
+use distlock_core::law::{Changes, Held, Place};
+use distlock_core::{ClaimId, Key, Label, Moment, ReentryId, Ticket};
+use rusqlite::{Connection, Params, Result, params};
+
+use super::cells::{as_sql, attempts_cell, order_name};
+
+/// Ends a hold.
+pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
+
+/// How many dead claims a key remembers.
+const GRAVES_MAX: i64 = 10_000;
+
+/// Writes down what a verb changed.
+pub(super) fn save(connection: &Connection, key: &Key, changes: &Changes<'_>) -> Result<()> {
+    let writer = Writer { connection, key: key.as_str() };
+    for (id, held) in &changes.holders {
+        writer.holder(*id, *held)?;
+    }
+    for (ticket, place) in &changes.places {
+        writer.waiter(*ticket, *place)?;
+    }
+    for (client, until) in &changes.clients {
+        writer.client(client.as_bytes(), *until)?;
+    }
+    for (id, until) in &changes.graves {
+        writer.grave(*id, *until)?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of one key; none means that the row goes.
+struct Writer<'a> {
+    connection: &'a Connection,
+    key: &'a str,
+}
+
+impl Writer<'_> {
+    fn run(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.connection.prepare_cached(sql)?.execute(params).map(drop)
+    }
+
+    fn holder(&self, id: ClaimId, held: Option<&Held>) -> Result<()> {
+        let Some(held) = held else {
+            return self.run(DROP_HOLDER, params![self.key, id.as_bytes()]);
+        };
+        let params = params![
+            self.key,
+            id.as_bytes(),
+            order_name(held.order),
+            held.client.as_bytes(),
+            held.owner.as_str(),
+            held.reason.as_ref().map(Label::as_str),
+            held.weight,
+            held.capacity,
+            held.group.as_ref().map(Label::as_str),
+            held.reentry.as_ref().map(ReentryId::as_bytes),
+            as_sql(held.fence),
+            as_sql(held.since.as_micros()),
+            as_sql(held.until.as_micros()),
+            held.kept,
+            attempts_cell(&held.attempts),
+        ];
+        self.run(include_str!("../sql/put_holder.sql"), params)
+    }
+
+    fn waiter(&self, ticket: Ticket, place: Option<&Place>) -> Result<()> {
+        let Some(Place { ask, client, since, attempts }) = place else {
+            let gone = include_str!("../sql/drop_waiter.sql");
+            return self.run(gone, params![self.key, as_sql(ticket)]);
+        };
+        let params = params![
+            self.key,
+            ask.is_exclusive(),
+            as_sql(ticket),
+            ask.claim.id.as_bytes(),
+            order_name(ask.order),
+            client.as_bytes(),
+            ask.owner.as_str(),
+            ask.reason.as_ref().map(Label::as_str),
+            ask.weight,
+            ask.capacity,
+            ask.group.as_ref().map(Label::as_str),
+            ask.reentry.as_ref().map(ReentryId::as_bytes),
+            ask.fence_floor.map(as_sql),
+            as_sql(since.as_micros()),
+            attempts_cell(attempts),
+            i64::try_from(ask.ttl.as_micros()).unwrap_or(i64::MAX),
+        ];
+        self.run(include_str!("../sql/put_waiter.sql"), params)
+    }
+
+    fn client(&self, client: &[u8; 16], until: Option<Moment>) -> Result<()> {
+        let Some(until) = until else {
+            let gone = "DELETE FROM clients WHERE key = ?1 AND client = ?2";
+            return self.run(gone, params![self.key, client]);
+        };
+        let params = params![self.key, client, as_sql(until.as_micros())];
+        self.run(include_str!("../sql/put_client.sql"), params)
+    }
+
+    fn grave(&self, id: ClaimId, until: Option<Moment>) -> Result<()> {
+        let Some(until) = until else {
+            let gone = "DELETE FROM graves WHERE key = ?1 AND claim = ?2";
+            return self.run(gone, params![self.key, id.as_bytes()]);
+        };
+        let params = params![self.key, id.as_bytes(), as_sql(until.as_micros())];
+        self.run(include_str!("../sql/put_grave.sql"), params)?;
+        self.run(include_str!("../sql/limit_graves.sql"), params![self.key, GRAVES_MAX])
+    }
+}
