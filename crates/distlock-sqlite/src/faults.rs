@@ -44,6 +44,17 @@ pub(super) fn is_passing(error: &Error) -> bool {
     error.sqlite_error_code().is_some_and(|code| passing.contains(&code)) && !is_full(error)
 }
 
+/// True if a row holds what distlock does not write there: the fault of that row alone.
+pub(super) fn is_foreign(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::FromSqlConversionFailure(..)
+            | Error::InvalidColumnType(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::Utf8Error(..)
+    )
+}
+
 /// True if the connection is of no use any more.
 pub(super) fn ends_connection(error: &Error) -> bool {
     let busy = [ErrorCode::DatabaseBusy, ErrorCode::DatabaseLocked, ErrorCode::DiskFull];

@@ -11,6 +11,7 @@ use rusqlite::{Params, Result, Row, params_from_iter};
 
 use super::Sqlite;
 use super::cells::{as_sql, number};
+use super::faults::is_foreign;
 use super::job::Access;
 use super::session::Session;
 
@@ -99,10 +100,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The entries that a statement finds; those that a later version wrote are left out.
+    /// The entries that a statement finds; those of a later version or another program are left
+    /// out.
     fn entries(&self, sql: &str, values: impl Params) -> Result<Vec<Entry>> {
         let mut statement = self.connection().prepare_cached(sql)?;
-        let rows = statement.query_map(values, entry)?;
+        let rows = statement.query_map(values, |row| match entry(row) {
+            Err(error) if is_foreign(&error) => Ok(None),
+            read => read,
+        })?;
         Ok(rows.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 

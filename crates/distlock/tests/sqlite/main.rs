@@ -6,6 +6,7 @@
 mod clocks;
 mod differ;
 mod files;
+mod hostile;
 mod peer;
 mod processes;
 mod sockets;
