@@ -119,12 +119,23 @@ impl Inner {
         answer
     }
 
-    /// Gives up, together with others if there are any.
+    /// Gives up. A caller may poll once and never again, so a release that needs a connection first
+    /// is sent by a task: otherwise it would withhold the key until the lease ends.
     pub(super) async fn release(
         self: &Arc<Self>,
         target: &Target,
         how: How,
     ) -> Result<Outcome, Fault> {
+        if self.link.is_connected() {
+            return self.release_now(target, how).await;
+        }
+        let (inner, target) = (Arc::clone(self), target.clone());
+        let sent = tokio::spawn(async move { inner.release_now(&target, how).await });
+        sent.await.map_err(|ended| Fault::transient("release", ended))?
+    }
+
+    /// Gives up, together with others if there are any.
+    async fn release_now(self: &Arc<Self>, target: &Target, how: How) -> Result<Outcome, Fault> {
         let claim = match target {
             Target::Claim(claim) if how == How::default() => claim,
             _ => return Box::pin(self.give_up(target, how)).await,

@@ -22,6 +22,11 @@ impl Link {
         lock(&self.current).iter().find(|live| live.runtime == runtime).cloned()
     }
 
+    /// True if the present runtime has a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.known().is_some()
+    }
+
     /// The connection, dialled if there is none.
     pub(super) async fn live(&self, action: &'static str) -> Result<Live, Fault> {
         if let Some(live) = self.known() {

@@ -148,6 +148,20 @@ fn a_release_of_a_runtime_that_is_not_polled_delays_no_other() {
     drop(release);
 }
 
+#[test]
+fn a_release_that_is_polled_once_is_sent_over_a_connection_that_is_made_for_it() {
+    let server = RedisServer::start();
+    let locks = patient(&server.url(), 10_000).configure(|o| o.ttl(ms(60_000))).unwrap();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let held = here.block_on(lock(&locks));
+    let mut release = Box::pin(held.release());
+    assert!(there.block_on(within(0, &mut release)).is_none(), "it is answered already");
+    let free = async || number(&server, &["EXISTS", MAIN]) == 0;
+    here.block_on(until("the key is free", ms(5000), free));
+    drop(release);
+}
+
 /// Heartbeats are a quarter of a minute apart: within the bound only a push wakes a waiter.
 #[tokio::test]
 async fn a_release_that_is_not_polled_withholds_the_key_from_no_client() {
