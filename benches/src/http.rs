@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use distlock_server::{Config, Server};
+use distlock_server::{ServerConfig, Server};
 use distlock_testkit::servers::RedisServer;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
 
 /// Starts the service; it runs until the runtime ends.
 async fn service(url: &str, journal: bool) -> SocketAddr {
-    let mut config = Config::new("127.0.0.1:0".parse().expect("an address"));
+    let mut config = ServerConfig::new("127.0.0.1:0".parse().expect("an address"));
     if !journal {
         config.journal = None;
     }

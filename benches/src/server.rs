@@ -48,8 +48,8 @@ fn line(line: &str) -> Option<(String, (u64, u64))> {
     Some((name.to_owned(), (field("calls")?, field("usec")?)))
 }
 
-/// Tells how many seconds of CPU the server's one thread that answers has used, as the kernel counts
-/// it: nothing is asked of the server meanwhile.
+/// Tells how many seconds of CPU the server's one thread that answers has used, as the kernel
+/// counts it: nothing is asked of the server meanwhile.
 pub(crate) fn cpu_clock(server: &RedisServer) -> impl Fn() -> f64 + use<> {
     let path = format!("/proc/{}/schedstat", place::pid(server));
     move || {

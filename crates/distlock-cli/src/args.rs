@@ -33,38 +33,38 @@ Examples:
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Hold a key while a command runs
-    Run(Box<cmd::run::Args>),
+    Run(Box<cmd::run::RunArgs>),
     /// Stand by, run a command as the leader, stand again when leadership goes
-    Elect(Box<cmd::elect::Args>),
+    Elect(Box<cmd::elect::ElectArgs>),
     /// Acquire a lease for a script, which renews and releases it itself
-    Acquire(Box<cmd::acquire::Args>),
+    Acquire(Box<cmd::acquire::AcquireArgs>),
     /// Extend a lease that acquire has given
-    Renew(cmd::renew::Args),
+    Renew(cmd::renew::RenewArgs),
     /// Give a lease back
-    Release(cmd::release::Args),
+    Release(cmd::release::ReleaseArgs),
     /// Show who holds a key and who waits for it
-    Status(cmd::status::Args),
+    Status(cmd::status::StatusArgs),
     /// List the keys that are held or waited for
-    Ls(cmd::ls::Args),
+    Ls(cmd::ls::LsArgs),
     /// Show the list as it changes
-    Watch(cmd::watch::Args),
+    Watch(cmd::watch::WatchArgs),
     /// Show who held a key, who waited for it, and how it ended
-    History(cmd::history::Args),
+    History(cmd::history::HistoryArgs),
     /// Release somebody else's hold, if it is still the one that was seen
-    Break(cmd::break_::Args),
+    Break(cmd::break_::BreakArgs),
     /// Examine a store, and say what to mend
-    Doctor(cmd::doctor::Args),
+    Doctor(cmd::doctor::DoctorArgs),
     /// Serve locks over HTTP
-    Serve(Box<cmd::serve::Args>),
+    Serve(Box<cmd::serve::ServeArgs>),
     /// Print completions for a shell
-    Completions(cmd::completions::Args),
+    Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
-    Man(cmd::man::Args),
+    Man(cmd::man::ManArgs),
 }
 
 /// Where the locks are.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Store {
+pub(crate) struct StoreArgs {
     /// Where the locks are: memory:, sqlite:PATH, redis://, rediss://, redis+unix://,
     /// redis-sentinel://h1,h2/master, redis-cluster://h1,h2 or quorum:?node=URL&node=URL&node=URL
     #[arg(short, long, value_name = "URL", env = "DISTLOCK_URL", hide_env_values = true)]
@@ -74,7 +74,7 @@ pub(crate) struct Store {
 
 /// What to ask for, and how long to wait for it.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Asking {
+pub(crate) struct WaitArgs {
     /// Do not wait if the key is held
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Asking {
     pub(crate) permits: u32,
 }
 
-impl Asking {
+impl WaitArgs {
     /// How long to wait at most; none for ever.
     pub(crate) fn max_wait(&self) -> Option<Duration> {
         if self.no_wait { Some(Duration::ZERO) } else { self.wait }
@@ -107,7 +107,7 @@ impl Asking {
 
 /// The lease and what others see of it.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Leasing {
+pub(crate) struct LeaseArgs {
     /// How long the lease lasts without a renewal, and so how long a crash blocks others
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
@@ -127,7 +127,7 @@ pub(crate) struct Leasing {
 
 /// How much to say on the way.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Talking {
+pub(crate) struct ProgressArgs {
     /// How to tell about waiting, on stderr
     #[arg(long, value_enum, default_value_t = Progress::Auto)]
     pub(crate) progress: Progress,

@@ -11,8 +11,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::Signal as Stream;
 
 use crate::exit::{self, Failure};
-use crate::guardian::{self, Report};
-use crate::launch::{self, FarEnds, Launched, Launcher, Link};
+use crate::guardian::{self, GuardianReport};
+use crate::launch::{self, FarEnds, GuardianPipes, Launched, Launcher};
 use crate::{signals, tree};
 
 /// How long to look for survivors after the command itself has ended.
@@ -41,14 +41,14 @@ struct Guardian {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CommandEnd {
     /// By itself, with this code.
     Code(u8),
     /// By this signal.
     Signal(i32),
 }
 
-impl Ended {
+impl CommandEnd {
     /// The exit code that tells so.
     pub(crate) fn code(self) -> u8 {
         match self {
@@ -74,8 +74,8 @@ impl Child {
         let mut child = Self { pid, leads, ended, guardian };
         if child.guardian.is_some() {
             match child.report().await? {
-                Report::Started(pid) => child.pid = pid,
-                Report::NotRun(number) => {
+                GuardianReport::Started(pid) => child.pid = pid,
+                GuardianReport::NotRun(number) => {
                     return Err(launch::not_run(program, &io::Error::from_raw_os_error(number)));
                 }
                 report => return Err(unexpected(&format!("reported {report:?}"))),
@@ -99,24 +99,24 @@ impl Child {
     /// # Cancel safety
     ///
     /// Cancel safe: an end is taken out only when it is returned.
-    pub(crate) async fn wait(&mut self) -> Result<Ended, Failure> {
+    pub(crate) async fn wait(&mut self) -> Result<CommandEnd, Failure> {
         match self.report().await? {
-            Report::Code(code) => {
-                Ok(Ended::Code(u8::try_from(code & 0xff).unwrap_or(exit::INTERNAL)))
+            GuardianReport::Code(code) => {
+                Ok(CommandEnd::Code(u8::try_from(code & 0xff).unwrap_or(exit::INTERNAL)))
             }
-            Report::Signal(signal) => Ok(Ended::Signal(signal)),
+            GuardianReport::Signal(signal) => Ok(CommandEnd::Signal(signal)),
             report => Err(unexpected(&format!("reported {report:?}"))),
         }
     }
 
     /// The next report about the command.
-    async fn report(&mut self) -> Result<Report, Failure> {
+    async fn report(&mut self) -> Result<GuardianReport, Failure> {
         loop {
             if let Some(report) = self.take_report() {
                 return Ok(report);
             }
             match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => match (&self.guardian, Report::of(status)) {
+                Ok(Some((pid, status))) => match (&self.guardian, GuardianReport::of(status)) {
                     (None, Some(report)) if pid == self.pid => return Ok(report),
                     (Some(guardian), Some(report)) if pid == guardian.pid => {
                         // Its last report may have come after the look above.
@@ -136,11 +136,11 @@ impl Child {
     }
 
     /// A report of the guardian that has come in. Reports are shorter than what a pipe may divide.
-    fn take_report(&self) -> Option<Report> {
-        let mut bytes = [0; Report::LEN];
+    fn take_report(&self) -> Option<GuardianReport> {
+        let mut bytes = [0; GuardianReport::LEN];
         let guardian = self.guardian.as_ref()?;
         let len = guardian.reports.try_read(&mut bytes).ok()?;
-        if len == bytes.len() { Report::decode(bytes) } else { None }
+        if len == bytes.len() { GuardianReport::decode(bytes) } else { None }
     }
 
     /// Waits until a child has ended or the guardian has reported something.
@@ -210,8 +210,8 @@ impl Child {
 }
 
 impl Guardian {
-    fn new(pid: Pid, link: Link) -> Result<Self, Failure> {
-        let Link { control, reports, far_ends } = link;
+    fn new(pid: Pid, link: GuardianPipes) -> Result<Self, Failure> {
+        let GuardianPipes { control, reports, far_ends } = link;
         let reports = Receiver::from_owned_fd(reports.into()).map_err(|error| {
             Failure::new(exit::INTERNAL, format!("could not listen to the guardian: {error}"))
         })?;

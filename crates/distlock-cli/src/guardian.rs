@@ -42,7 +42,7 @@ const ROUND_MAX: Duration = Duration::from_millis(20);
 
 /// What a guardian reports to distlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum GuardianReport {
     /// The command runs as this process.
     Started(Pid),
     /// The command could not be run; the number is the system's.
@@ -53,7 +53,7 @@ pub(crate) enum Report {
     Signal(i32),
 }
 
-impl Report {
+impl GuardianReport {
     /// The length of a report in bytes.
     pub(crate) const LEN: usize = 5;
 
@@ -127,12 +127,12 @@ fn guard(parent: &OsStr, ends: &(PathBuf, PathBuf), group: i32, words: &[OsStrin
         Ok(command) => command,
         Err(error) => {
             let number = error.raw_os_error().unwrap_or_else(|| Errno::IO.raw_os_error());
-            let _ = reports.write_all(&Report::NotRun(number).encode());
+            let _ = reports.write_all(&GuardianReport::NotRun(number).encode());
             return exit::NOT_EXECUTABLE;
         }
     };
     // A report that finds no reader needs none: the watch sees that distlock is dead.
-    let _ = reports.write_all(&Report::Started(command).encode());
+    let _ = reports.write_all(&GuardianReport::Started(command).encode());
     let Ok(watch) = thread::Builder::new().spawn(move || watch(&mut control)) else {
         kill_all();
         return exit::INTERNAL;
@@ -211,11 +211,11 @@ fn watch(control: &mut File) {
 
 /// Waits for the end of the command. Orphans are reaped on the way. None if it was killed and
 /// reaped by the watch.
-fn wait_for(command: Pid) -> Option<Report> {
+fn wait_for(command: Pid) -> Option<GuardianReport> {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == command => {
-                if let Some(report) = Report::of(status) {
+                if let Some(report) = GuardianReport::of(status) {
                     return Some(report);
                 }
             }
@@ -275,12 +275,15 @@ mod tests {
     #[test]
     fn a_report_arrives_as_it_was_sent() {
         let pid = Pid::from_raw(4_194_303).unwrap();
-        for report in
-            [Report::Started(pid), Report::NotRun(13), Report::Code(255), Report::Signal(9)]
-        {
-            assert_eq!(Report::decode(report.encode()), Some(report));
+        for report in [
+            GuardianReport::Started(pid),
+            GuardianReport::NotRun(13),
+            GuardianReport::Code(255),
+            GuardianReport::Signal(9),
+        ] {
+            assert_eq!(GuardianReport::decode(report.encode()), Some(report));
         }
-        assert_eq!(Report::decode(*b"x\0\0\0\x01"), None);
-        assert_eq!(Report::decode(*b"s\0\0\0\0"), None);
+        assert_eq!(GuardianReport::decode(*b"x\0\0\0\x01"), None);
+        assert_eq!(GuardianReport::decode(*b"s\0\0\0\0"), None);
     }
 }

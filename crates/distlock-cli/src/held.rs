@@ -6,21 +6,21 @@ use std::env;
 use distlock::ReentryId;
 
 use crate::exit::{Failure, USAGE};
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 
 /// The keys that are held around this command, as words.
-pub(crate) const HELD: &str = "DISTLOCK_HELD";
+pub(crate) const HELD_VAR: &str = "DISTLOCK_HELD";
 
 /// The secrets to enter them again, one word for each; `-` where that is not possible.
-pub(crate) const REENTRY: &str = "DISTLOCK_REENTRY";
+pub(crate) const REENTRY_VAR: &str = "DISTLOCK_REENTRY";
 
 /// Refuses to wait for oneself.
-pub(crate) fn check(plan: &Plan) -> Result<(), Failure> {
+pub(crate) fn check(plan: &RunPlan) -> Result<(), Failure> {
     let holds = Holds::around();
-    if plan.reentrant || !holds.keys.contains(&word(plan.want.key.as_str())) {
+    if plan.reentrant || !holds.keys.contains(&word(plan.spec.key.as_str())) {
         return Ok(());
     }
-    let key = &plan.want.key;
+    let key = &plan.spec.key;
     Err(Failure::new(
         USAGE,
         format!("{key:?} is already held by this command: --reentrant enters it again"),
@@ -41,7 +41,7 @@ impl Holds {
             let list = env::var(name).unwrap_or_default();
             list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        Self { keys: words(HELD), secrets: words(REENTRY) }
+        Self { keys: words(HELD_VAR), secrets: words(REENTRY_VAR) }
     }
 
     /// The secret to enter a key again, if it is held around this command.

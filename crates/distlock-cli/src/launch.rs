@@ -34,12 +34,12 @@ pub(crate) struct Launcher<'a> {
 #[derive(Debug)]
 struct StandingBy {
     process: Child,
-    link: Link,
+    link: GuardianPipes,
 }
 
 /// The two pipes between this process and the guardian.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct GuardianPipes {
     /// Orders and the dismissal go in here. Its end, without a dismissal, kills the command.
     pub(crate) control: PipeWriter,
     /// What the guardian reports.
@@ -54,7 +54,7 @@ pub(crate) type FarEnds = (PipeReader, PipeWriter);
 #[derive(Debug)]
 pub(crate) struct Launched {
     pub(crate) process: Child,
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<GuardianPipes>,
 }
 
 impl<'a> Launcher<'a> {
@@ -125,7 +125,7 @@ impl StandingBy {
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // Signals to our group, from a terminal or by hand, must not reach the guardian.
         command.process_group(0);
-        let link = Link { control, reports, far_ends: (orders, told) };
+        let link = GuardianPipes { control, reports, far_ends: (orders, told) };
         let mut guardian = Self { process: command.spawn().ok()?, link };
         // It opens the pipes by way of `/proc`. Both are the same program of the same user, so it
         // may do that if we may do the like.

@@ -8,6 +8,7 @@ mod guardian;
 mod held;
 mod journal;
 mod launch;
+mod lock_spec;
 mod log;
 mod open_files;
 mod out;
@@ -25,7 +26,6 @@ mod take;
 mod token;
 mod tree;
 mod view;
-mod want;
 
 use std::process;
 

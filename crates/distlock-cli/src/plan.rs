@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::cmd::run::{IfDown, OnLost, Preset};
 use crate::cmd::{elect, run};
 use crate::exit::Failure;
+use crate::lock_spec::LockSpec;
 use crate::span;
-use crate::want::Want;
 
 /// How long a backend that is down delays a command that may run without it.
 const PATIENCE_UNLOCKED: Duration = Duration::from_secs(3);
 
 /// How long before the end of the lease the command must be dead: time to see it die.
-pub(crate) const MARGIN: Duration = Duration::from_millis(250);
+pub(crate) const STOP_MARGIN: Duration = Duration::from_millis(250);
 
 /// What to do, checked.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) want: Want,
+pub(crate) struct RunPlan {
+    pub(crate) spec: LockSpec,
     pub(crate) command: Vec<OsString>,
     pub(crate) jitter: Duration,
     pub(crate) max_hold: Option<Duration>,
@@ -30,10 +30,10 @@ pub(crate) struct Plan {
     pub(crate) report: Option<PathBuf>,
 }
 
-impl Plan {
+impl RunPlan {
     /// The plan of a `run`.
-    pub(crate) fn for_run(args: run::Args) -> Result<Self, Failure> {
-        let run::Args { store, mut asking, leasing, guarding, mut talking, work, .. } = args;
+    pub(crate) fn for_run(args: run::RunArgs) -> Result<Self, Failure> {
+        let run::RunArgs { store, mut asking, leasing, guarding, mut talking, work, .. } = args;
         let mut at_least = args.at_least;
         if args.preset == Some(Preset::Cron) {
             // What was said explicitly goes first.
@@ -43,13 +43,13 @@ impl Plan {
             talking.quiet |= !talking.verbose;
         }
         check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;
-        let mut want = Want::new(store, &work.key, Some(&asking), &leasing, talking)?;
-        want.options = want.options.hold_at_least(at_least.unwrap_or_default());
+        let mut spec = LockSpec::new(store, &work.key, Some(&asking), &leasing, talking)?;
+        spec.options = spec.options.hold_at_least(at_least.unwrap_or_default());
         if args.if_down == IfDown::Run {
-            want.options = want.options.patience(PATIENCE_UNLOCKED);
+            spec.options = spec.options.patience(PATIENCE_UNLOCKED);
         }
         Ok(Self {
-            want,
+            spec,
             command: work.command,
             jitter: args.jitter,
             max_hold: args.max_hold,
@@ -62,11 +62,11 @@ impl Plan {
     }
 
     /// The plan of an `elect`: a run for ever, of whoever leads.
-    pub(crate) fn for_elect(args: elect::Args) -> Result<Self, Failure> {
-        let elect::Args { store, leasing, guarding, talking, work } = args;
+    pub(crate) fn for_elect(args: elect::ElectArgs) -> Result<Self, Failure> {
+        let elect::ElectArgs { store, leasing, guarding, talking, work } = args;
         check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;
         Ok(Self {
-            want: Want::new(store, &work.key, None, &leasing, talking)?,
+            spec: LockSpec::new(store, &work.key, None, &leasing, talking)?,
             command: work.command,
             jitter: Duration::ZERO,
             max_hold: None,
@@ -83,8 +83,8 @@ impl Plan {
 /// the first that fails.
 fn check_ttl(ttl: Duration, on_lost: OnLost, kill_after: Duration) -> Result<(), Failure> {
     let grace = match on_lost {
-        OnLost::Term => kill_after + MARGIN,
-        OnLost::Kill => MARGIN,
+        OnLost::Term => kill_after + STOP_MARGIN,
+        OnLost::Kill => STOP_MARGIN,
         OnLost::Warn => return Ok(()),
     };
     if grace < ttl * 2 / 3 {
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use crate::exit;
-    use crate::want::Kind;
+    use crate::lock_spec::LockKind;
 
-    fn plan(line: &str) -> Result<Plan, Failure> {
+    fn plan(line: &str) -> Result<RunPlan, Failure> {
         let words = ["distlock", "run"].into_iter().chain(line.split_whitespace());
         let Command::Run(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("not a run");
         };
-        Plan::for_run(*args)
+        RunPlan::for_run(*args)
     }
 
     #[test]
@@ -141,17 +141,17 @@ mod tests {
     #[test]
     fn flags_go_before_the_preset() {
         let cron = plan("--preset cron k true").unwrap();
-        assert_eq!((cron.want.max_wait, cron.want.conflict_code), (Some(Duration::ZERO), 0));
-        assert!(cron.want.talking.quiet);
+        assert_eq!((cron.spec.max_wait, cron.spec.conflict_code), (Some(Duration::ZERO), 0));
+        assert!(cron.spec.talking.quiet);
         let own = plan("--preset cron -w 5s -E 9 -v k true").unwrap();
-        assert_eq!((own.want.max_wait, own.want.conflict_code), (Some(Duration::from_secs(5)), 9));
-        assert!(!own.want.talking.quiet);
+        assert_eq!((own.spec.max_wait, own.spec.conflict_code), (Some(Duration::from_secs(5)), 9));
+        assert!(!own.spec.talking.quiet);
     }
 
     #[test]
     fn flags_after_the_command_are_the_commands() {
         let plan = plan("-n k cmd -w --shared -- x").unwrap();
         assert_eq!(plan.command, ["cmd", "-w", "--shared", "--", "x"]);
-        assert_eq!(plan.want.kind, Kind::Exclusive);
+        assert_eq!(plan.spec.kind, LockKind::Exclusive);
     }
 }

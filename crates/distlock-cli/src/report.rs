@@ -9,20 +9,20 @@ use serde::Serialize;
 
 use crate::exit::{CONFIGURATION, Failure};
 use crate::out;
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 
 /// Where the report goes, opened before anything else happens: a file that cannot be written is
 /// found out before the command runs.
 #[derive(Debug)]
-pub(crate) struct Report(Option<File>);
+pub(crate) struct RunReport(Option<File>);
 
 /// How it went.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Summary<'a> {
+pub(crate) struct RunSummary<'a> {
     pub(crate) key: &'a str,
     pub(crate) owner: &'a str,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: RunOutcome,
     pub(crate) exit_code: u8,
     /// The signal that ended the command.
     pub(crate) signal: Option<i32>,
@@ -35,7 +35,7 @@ pub(crate) struct Summary<'a> {
 /// How it ended, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Outcome {
+pub(crate) enum RunOutcome {
     /// The command ended by itself, whatever its code.
     Exited,
     /// The command was ended by a signal that was not ours.
@@ -54,13 +54,13 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> RunSummary<'a> {
     /// Of a run that has not begun.
-    pub(crate) fn new(plan: &'a Plan) -> Self {
+    pub(crate) fn new(plan: &'a RunPlan) -> Self {
         Self {
-            key: plan.want.key.as_str(),
-            owner: &plan.want.owner,
-            outcome: Outcome::Failed,
+            key: plan.spec.key.as_str(),
+            owner: &plan.spec.owner,
+            outcome: RunOutcome::Failed,
             exit_code: 0,
             signal: None,
             waited_ms: 0,
@@ -71,7 +71,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-impl Report {
+impl RunReport {
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self(None)) };
         let file = File::create(path).map_err(|error| {
@@ -81,7 +81,7 @@ impl Report {
         Ok(Self(Some(file)))
     }
 
-    pub(crate) fn write(&mut self, summary: &Summary<'_>) {
+    pub(crate) fn write(&mut self, summary: &RunSummary<'_>) {
         let Some(file) = &mut self.0 else { return };
         let written = serde_json::to_vec(summary)
             .map_err(std::io::Error::from)

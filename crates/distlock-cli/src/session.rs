@@ -9,19 +9,19 @@ use serde_json::json;
 use crate::cmd::run::IfDown;
 use crate::exit::{self, Failure};
 use crate::launch::Launcher;
-use crate::plan::Plan;
-use crate::progress::{Told, Voice};
-use crate::report::{Outcome, Report, Summary, millis};
+use crate::plan::RunPlan;
+use crate::progress::{ProgressEvents, ProgressStyle};
+use crate::report::{RunOutcome, RunReport, RunSummary, millis};
 use crate::signals::Signals;
-use crate::supervise::{Done, Run};
-use crate::take::{self, Refused};
+use crate::supervise::{CommandResult, Run};
+use crate::take::{self, NotAcquired};
 use crate::{child, out, progress, span};
 
 /// Gets the lock, runs the command under it, releases it; and writes the report, however it ends.
-pub(crate) async fn run(plan: &Plan, locks: Result<Locks, Failure>) -> Result<u8, Failure> {
-    let mut report = Report::open(plan.report.as_deref())?;
+pub(crate) async fn run(plan: &RunPlan, locks: Result<Locks, Failure>) -> Result<u8, Failure> {
+    let mut report = RunReport::open(plan.report.as_deref())?;
     let mut signals = Signals::listen()?;
-    let mut summary = Summary::new(plan);
+    let mut summary = RunSummary::new(plan);
     let ended = attempt(plan, locks, &mut signals, &mut summary).await;
     let (outcome, code) = match &ended {
         Ok(done) => (done.outcome, done.code),
@@ -30,21 +30,21 @@ pub(crate) async fn run(plan: &Plan, locks: Result<Locks, Failure>) -> Result<u8
     summary.outcome = outcome;
     summary.exit_code = code;
     report.write(&summary);
-    ended.map(|done| done.code).map_err(Refused::into_failure)
+    ended.map(|done| done.code).map_err(NotAcquired::into_failure)
 }
 
 /// One attempt: waits, holds, runs. What becomes known on the way goes into the summary.
 pub(crate) async fn attempt(
-    plan: &Plan,
+    plan: &RunPlan,
     locks: Result<Locks, Failure>,
     signals: &mut Signals,
-    summary: &mut Summary<'_>,
-) -> Result<Done, Refused> {
+    summary: &mut RunSummary<'_>,
+) -> Result<CommandResult, NotAcquired> {
     wait_at_random(plan.jitter, signals).await?;
     let locks = locks?;
     let done = attempt_on(&locks, plan, signals, summary).await;
     let max = match &done {
-        Ok(done) if done.outcome == Outcome::Lost => take::LEAVE_AT_ONCE_MAX,
+        Ok(done) if done.outcome == RunOutcome::Lost => take::LEAVE_AT_ONCE_MAX,
         Ok(_) => take::LEAVE_MAX,
         Err(refused) => refused.leave_max(),
     };
@@ -55,17 +55,17 @@ pub(crate) async fn attempt(
 
 async fn attempt_on(
     locks: &Locks,
-    plan: &Plan,
+    plan: &RunPlan,
     signals: &mut Signals,
-    summary: &mut Summary<'_>,
-) -> Result<Done, Refused> {
-    let (voice, started) = (Voice::new(&plan.want.talking), BootClock.now());
-    let told = Told { want: &plan.want, voice };
+    summary: &mut RunSummary<'_>,
+) -> Result<CommandResult, NotAcquired> {
+    let (style, started) = (ProgressStyle::new(&plan.spec.talking), BootClock.now());
+    let told = ProgressEvents { spec: &plan.spec, style };
     warn_of_risk(locks, told);
     // The store has its work before the launcher is started, so both go on at once.
     let (taken, launcher) = tokio::join!(
         biased;
-        take::take(&plan.want, locks, signals, voice),
+        take::take(&plan.spec, locks, signals, style),
         async { Launcher::stand_by(&plan.command, !child::on_terminal()) },
     );
     summary.waited_ms = millis(BootClock.now().since(started));
@@ -74,7 +74,7 @@ async fn attempt_on(
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
             let why = refused.into_failure();
             let why = why.message().unwrap_or("the backend is out of reach");
-            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.want.key);
+            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.spec.key);
             told.banner("unlocked", &words, json!({}));
             None
         }
@@ -84,7 +84,7 @@ async fn attempt_on(
         summary.fence = Some(held.fence());
         let words = format!(
             "acquired {}, fence {}, waited {}",
-            plan.want.key,
+            plan.spec.key,
             held.fence(),
             span::show(held.waited())
         );
@@ -99,24 +99,24 @@ async fn attempt_on(
     summary.held_ms = millis(done.held);
     summary.renewals = locks.stats().renewals;
     let how = match done.outcome {
-        Outcome::Lost => "lost",
-        Outcome::Unlocked => "ran without",
+        RunOutcome::Lost => "lost",
+        RunOutcome::Unlocked => "ran without",
         _ => "released",
     };
-    let words = format!("{how} {} after {}", plan.want.key, span::show(done.held));
+    let words = format!("{how} {} after {}", plan.spec.key, span::show(done.held));
     told.note("ended", &words, json!({ "outcome": done.outcome, "heldMs": summary.held_ms }));
     Ok(done)
 }
 
 /// Says when a renewal fails: there is still time to mend what is broken.
-fn warn_of_risk(locks: &Locks, told: Told<'_>) {
-    let voice = if told.want.talking.quiet { Voice::Silent } else { told.voice };
+fn warn_of_risk(locks: &Locks, told: ProgressEvents<'_>) {
+    let style = if told.spec.talking.quiet { ProgressStyle::Silent } else { told.style };
     locks.on_event(move |event| {
         if let Event::AtRisk { key, remaining, fault, .. } = event {
             let left = span::show(*remaining);
-            match voice {
-                Voice::Silent => {}
-                Voice::Json => progress::event(
+            match style {
+                ProgressStyle::Silent => {}
+                ProgressStyle::Json => progress::event(
                     "atRisk",
                     &json!({
                         "key": key.as_str(),
@@ -131,7 +131,7 @@ fn warn_of_risk(locks: &Locks, told: Told<'_>) {
 }
 
 /// A random delay, so that a fleet with one crontab does not come all at once.
-async fn wait_at_random(most: Duration, signals: &mut Signals) -> Result<(), Refused> {
+async fn wait_at_random(most: Duration, signals: &mut Signals) -> Result<(), NotAcquired> {
     if most.is_zero() {
         return Ok(());
     }
@@ -141,7 +141,7 @@ async fn wait_at_random(most: Duration, signals: &mut Signals) -> Result<(), Ref
     let pause = most.mul_f64(f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX));
     tokio::select! {
         biased;
-        signal = signals.stop() => Err(Refused::Interrupted(signal)),
+        signal = signals.stop() => Err(NotAcquired::Interrupted(signal)),
         () = tokio::time::sleep(pause) => Ok(()),
     }
 }

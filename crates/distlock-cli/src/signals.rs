@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use crate::exit::{Failure, INTERNAL};
 
 /// What is passed on to the command.
-const PASSED_ON: [Signal; 6] =
+const FORWARDED: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2];
 
 /// The signals of this process, from now on.
@@ -24,7 +24,7 @@ impl Signals {
     /// nohup, stay ignored, also in the command.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
-        let streams = PASSED_ON
+        let streams = FORWARDED
             .into_iter()
             .filter(|signal| !ignored.contains(*signal))
             .map(|signal| Ok((signal, stream(signal)?)))

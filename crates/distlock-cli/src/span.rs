@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest duration that can be written: ten years, so that no sum of two overflows.
-const MOST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Reads a duration: numbers with units, one after the other: `90s`, `5min`, `1h30m`. A bare number
 /// is of seconds, as with flock(1), sleep(1) and timeout(1).
@@ -24,7 +24,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let unit = if is_bare { "s" } else { unit };
         let part = Duration::try_from_secs_f64(number * seconds(unit)?)
             .map_err(|_| "is longer than anybody waits")?;
-        sum = sum.checked_add(part).filter(|sum| *sum <= MOST).ok_or("is longer than ten years")?;
+        sum = sum
+            .checked_add(part)
+            .filter(|sum| *sum <= SPAN_MAX)
+            .ok_or("is longer than ten years")?;
         rest = after;
     }
     Ok(sum)

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use distlock::clock::BootClock;
-use distlock::{Clock, End, Moment};
+use distlock::{Clock, HoldEnd, Moment};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::child::{Child, Ended};
+use crate::child::{Child, CommandEnd};
 use crate::cmd::run::OnLost;
 use crate::exit::{self, Failure};
-use crate::held::{HELD, Holds, REENTRY};
+use crate::held::{HELD_VAR, Holds, REENTRY_VAR};
 use crate::launch::Launcher;
-use crate::plan::Plan;
-use crate::progress::Told;
-use crate::report::Outcome;
+use crate::plan::RunPlan;
+use crate::progress::ProgressEvents;
+use crate::report::RunOutcome;
 use crate::signals::Signals;
 use crate::span;
-use crate::stop::{Act, Stop, Why};
-use crate::take::Held;
+use crate::stop::{StopAction, StopCause, StopPlan};
+use crate::take::HeldLock;
 
 /// Signals closer together than this are one, sent by two hands: a shell signals the whole job,
 /// and whoever runs us passes it on once more.
@@ -32,12 +32,12 @@ const LATE_RELEASE_MAX: Duration = Duration::from_millis(250);
 
 /// A command that runs under a lock, or without one if the backend was out of reach.
 pub(crate) struct Run<'a> {
-    plan: &'a Plan,
-    told: Told<'a>,
-    held: Option<Held>,
+    plan: &'a RunPlan,
+    told: ProgressEvents<'a>,
+    held: Option<HeldLock>,
     child: Child,
     signals: &'a mut Signals,
-    stop: Stop,
+    stop: StopPlan,
     started: Moment,
     /// When a signal to stop was passed on last.
     asked: Option<Moment>,
@@ -45,8 +45,8 @@ pub(crate) struct Run<'a> {
 
 /// How a command went.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
-    pub(crate) outcome: Outcome,
+pub(crate) struct CommandResult {
+    pub(crate) outcome: RunOutcome,
     pub(crate) code: u8,
     pub(crate) signal: Option<i32>,
     pub(crate) held: Duration,
@@ -55,14 +55,14 @@ pub(crate) struct Done {
 impl<'a> Run<'a> {
     /// Starts the command.
     pub(crate) async fn start(
-        plan: &'a Plan,
-        told: Told<'a>,
+        plan: &'a RunPlan,
+        told: ProgressEvents<'a>,
         launcher: Launcher<'_>,
-        held: Option<Held>,
+        held: Option<HeldLock>,
         signals: &'a mut Signals,
     ) -> Result<Self, Failure> {
         let started = BootClock.now();
-        let stop = Stop::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
+        let stop = StopPlan::new(plan.on_lost, plan.kill_after, plan.max_hold, started);
         match Child::start(launcher, &environment(plan, held.as_ref())).await {
             Ok(child) => Ok(Self { plan, told, held, child, signals, stop, started, asked: None }),
             Err(failure) => {
@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the command to its end and releases the lock: in this order.
-    pub(crate) async fn finish(mut self) -> Result<Done, Failure> {
+    pub(crate) async fn finish(mut self) -> Result<CommandResult, Failure> {
         let unlocked = self.held.is_none();
         let ended = self.supervise().await;
         let why = self.stop.why();
@@ -85,25 +85,25 @@ impl<'a> Run<'a> {
         } else {
             self.child.dismiss_guardian();
         }
-        let lost = self.release(why == Some(Why::Lost)).await;
+        let lost = self.release(why == Some(StopCause::Lost)).await;
         let ended = ended?;
         let (outcome, code) = match (why, ended) {
-            (Some(Why::Lost), _) => (Outcome::Lost, exit::LOST),
-            (Some(Why::MaxHold), _) => (Outcome::MaxHold, exit::MAX_HOLD),
-            (None, _) if lost => (Outcome::Lost, exit::LOST),
-            (None, _) if unlocked => (Outcome::Unlocked, ended.code()),
-            (None, Ended::Code(code)) => (Outcome::Exited, code),
-            (None, Ended::Signal(_)) => (Outcome::Signalled, ended.code()),
+            (Some(StopCause::Lost), _) => (RunOutcome::Lost, exit::LOST),
+            (Some(StopCause::MaxHold), _) => (RunOutcome::MaxHold, exit::MAX_HOLD),
+            (None, _) if lost => (RunOutcome::Lost, exit::LOST),
+            (None, _) if unlocked => (RunOutcome::Unlocked, ended.code()),
+            (None, CommandEnd::Code(code)) => (RunOutcome::Exited, code),
+            (None, CommandEnd::Signal(_)) => (RunOutcome::Signalled, ended.code()),
         };
         let signal = match ended {
-            Ended::Signal(signal) => Some(signal),
-            Ended::Code(_) => None,
+            CommandEnd::Signal(signal) => Some(signal),
+            CommandEnd::Code(_) => None,
         };
-        Ok(Done { outcome, code, signal, held: BootClock.now().since(self.started) })
+        Ok(CommandResult { outcome, code, signal, held: BootClock.now().since(self.started) })
     }
 
     /// The loop: before anything else, each time, the lease.
-    async fn supervise(&mut self) -> Result<Ended, Failure> {
+    async fn supervise(&mut self) -> Result<CommandEnd, Failure> {
         loop {
             let pause = self.look();
             tokio::select! {
@@ -127,18 +127,18 @@ impl<'a> Run<'a> {
         loop {
             let left = self.held.as_ref().map_or(Duration::MAX, |held| held.remaining());
             match self.stop.look(BootClock.now(), left) {
-                Act::Look(pause) => return pause,
-                Act::Term(why, grace) => {
+                StopAction::Look(pause) => return pause,
+                StopAction::Term(why, grace) => {
                     self.child.signal_all(Signal::TERM);
                     self.announce(why, &format!("SIGTERM, SIGKILL in {}", span::show(grace)));
                 }
-                Act::Kill(why) => {
+                StopAction::Kill(why) => {
                     self.child.signal_all(Signal::KILL);
                     self.announce(why, "SIGKILL");
                 }
-                Act::Warn => {
+                StopAction::Warn => {
                     let loss = self.loss();
-                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.want.key);
+                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.spec.key);
                     self.told.banner("lost", &words, json!({ "reason": loss }));
                 }
             }
@@ -146,15 +146,15 @@ impl<'a> Run<'a> {
     }
 
     /// The banner that nothing suppresses.
-    fn announce(&self, why: Why, how: &str) {
-        let (key, pid, loss) = (&self.plan.want.key, self.child.pid(), self.loss());
+    fn announce(&self, why: StopCause, how: &str) {
+        let (key, pid, loss) = (&self.plan.spec.key, self.child.pid(), self.loss());
         let stopping = format!("stopping the command (process {pid}): {how}");
         match why {
-            Why::Lost => {
+            StopCause::Lost => {
                 let words = format!("LOST {key}: {loss}; {stopping}");
                 self.told.banner("lost", &words, json!({ "reason": loss }));
             }
-            Why::MaxHold => {
+            StopCause::MaxHold => {
                 let words = format!("{key} was held as long as --max-hold allows; {stopping}");
                 self.told.banner("maxHold", &words, json!({}));
             }
@@ -200,10 +200,10 @@ impl<'a> Run<'a> {
             let _ = tokio::time::timeout(LATE_RELEASE_MAX, held.release()).await;
             return true;
         }
-        let key = &self.plan.want.key;
+        let key = &self.plan.spec.key;
         match held.release().await {
-            Ok(End::Lost(_)) if self.plan.on_lost == OnLost::Warn => false,
-            Ok(End::Lost(reason)) => {
+            Ok(HoldEnd::Lost(_)) if self.plan.on_lost == OnLost::Warn => false,
+            Ok(HoldEnd::Lost(reason)) => {
                 let words = format!("LOST {key}: {reason}; the command had ended by then");
                 self.told.banner("lost", &words, json!({ "reason": reason.to_string() }));
                 true
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
 }
 
 /// Waits for the loss of a lock; for ever if there is none.
-async fn lost(held: Option<&Held>) {
+async fn lost(held: Option<&HeldLock>) {
     match held {
         // A loss that is known already is seen by the next look.
         Some(held) if held.is_held() => {
@@ -230,15 +230,15 @@ async fn lost(held: Option<&Held>) {
 }
 
 /// What the command is told.
-fn environment(plan: &Plan, held: Option<&Held>) -> Vec<(&'static str, String)> {
+fn environment(plan: &RunPlan, held: Option<&HeldLock>) -> Vec<(&'static str, String)> {
     let mut environment = vec![
-        ("DISTLOCK_KEY", plan.want.key.to_string()),
-        ("DISTLOCK_OWNER", plan.want.owner.clone()),
+        ("DISTLOCK_KEY", plan.spec.key.to_string()),
+        ("DISTLOCK_OWNER", plan.spec.owner.clone()),
     ];
     let Some(held) = held else { return environment };
     environment.push(("DISTLOCK_FENCE", held.fence().to_string()));
-    let (keys, secrets) = Holds::around().and(plan.want.key.as_str(), held.secret());
-    environment.push((HELD, keys));
-    environment.push((REENTRY, secrets));
+    let (keys, secrets) = Holds::around().and(plan.spec.key.as_str(), held.secret());
+    environment.push((HELD_VAR, keys));
+    environment.push((REENTRY_VAR, secrets));
     environment
 }

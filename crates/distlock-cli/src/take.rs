@@ -3,16 +3,16 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use distlock::{End, Error, Guard, Key, Lease, Locks, ReentrantGuard, ReentryId};
+use distlock::{Error, Guard, HoldEnd, Key, Lease, Locks, ReentrantGuard, ReentryId};
 use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
 use crate::held::Holds;
 use crate::journal;
-use crate::progress::{Voice, Waiting};
-use crate::report::Outcome;
+use crate::lock_spec::{LockKind, LockSpec};
+use crate::progress::{ProgressStyle, WaitProgress};
+use crate::report::RunOutcome;
 use crate::signals::Signals;
-use crate::want::{Kind, Want};
 
 /// How long leaving a queue may take before the place is left to run out by itself.
 pub(crate) const LEAVE_MAX: Duration = Duration::from_millis(1500);
@@ -23,14 +23,14 @@ pub(crate) const LEAVE_AT_ONCE_MAX: Duration = Duration::from_millis(250);
 
 /// A lock that is held, of any kind.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum HeldLock {
     /// Of the usual kind.
     Plain(Guard),
     /// Whoever knows the secret may enter again.
     Reentrant(ReentrantGuard, ReentryId),
 }
 
-impl Deref for Held {
+impl Deref for HeldLock {
     type Target = Guard;
 
     fn deref(&self) -> &Guard {
@@ -41,7 +41,7 @@ impl Deref for Held {
     }
 }
 
-impl Held {
+impl HeldLock {
     /// The secret to enter again.
     pub(crate) fn secret(&self) -> Option<ReentryId> {
         match self {
@@ -59,7 +59,7 @@ impl Held {
     }
 
     /// Releases it and tells the truth about it.
-    pub(crate) async fn release(self) -> Result<End, Error> {
+    pub(crate) async fn release(self) -> Result<HoldEnd, Error> {
         match self {
             Self::Plain(guard) => guard.release().await,
             Self::Reentrant(guard, _) => guard.release().await,
@@ -69,7 +69,7 @@ impl Held {
 
 /// Why the lock was not got.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum NotAcquired {
     /// Somebody else has it.
     Busy(Failure),
     /// A signal came first.
@@ -78,13 +78,13 @@ pub(crate) enum Refused {
     Failed(Failure),
 }
 
-impl Refused {
+impl NotAcquired {
     /// The word for it in a report.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> RunOutcome {
         match self {
-            Self::Busy(_) => Outcome::NotAcquired,
-            Self::Interrupted(_) => Outcome::Interrupted,
-            Self::Failed(_) => Outcome::Failed,
+            Self::Busy(_) => RunOutcome::NotAcquired,
+            Self::Interrupted(_) => RunOutcome::Interrupted,
+            Self::Failed(_) => RunOutcome::Failed,
         }
     }
 
@@ -111,7 +111,7 @@ impl Refused {
     }
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for NotAcquired {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
@@ -119,23 +119,23 @@ impl From<Failure> for Refused {
 
 /// Gets the lock, or says why not. A signal ends the wait at once; `leave` then leaves the queue.
 pub(crate) async fn take(
-    want: &Want,
+    spec: &LockSpec,
     locks: &Locks,
     signals: &mut Signals,
-    voice: Voice,
-) -> Result<Held, Refused> {
-    let mut waiting = Waiting::new(want, locks, voice);
+    style: ProgressStyle,
+) -> Result<HeldLock, NotAcquired> {
+    let mut waiting = WaitProgress::new(spec, locks, style);
     let taken = tokio::select! {
         biased;
         signal = signals.stop() => Err(signal),
-        taken = acquire(locks, &want.key, want.kind) => Ok(taken),
+        taken = acquire(locks, &spec.key, spec.kind) => Ok(taken),
         () = waiting.tell() => unreachable!("telling ends with the wait"),
     };
     drop(waiting);
     match taken {
         Ok(Ok(held)) => Ok(held),
-        Ok(Err(error)) => Err(refused(want, error)),
-        Err(signal) => Err(Refused::Interrupted(signal)),
+        Ok(Err(error)) => Err(refused(spec, error)),
+        Err(signal) => Err(NotAcquired::Interrupted(signal)),
     }
 }
 
@@ -150,30 +150,32 @@ pub(crate) async fn leave(locks: &Locks, max: Duration) {
     .await;
 }
 
-fn refused(want: &Want, error: Error) -> Refused {
+fn refused(spec: &LockSpec, error: Error) -> NotAcquired {
     let failure = Failure::from(error);
     if failure.code() != exit::NOT_ACQUIRED {
-        return Refused::Failed(failure);
+        return NotAcquired::Failed(failure);
     }
-    Refused::Busy(match failure.message() {
-        Some(message) if !want.talking.quiet => Failure::new(want.conflict_code, message),
-        _ => Failure::silent(want.conflict_code),
+    NotAcquired::Busy(match failure.message() {
+        Some(message) if !spec.talking.quiet => Failure::new(spec.conflict_code, message),
+        _ => Failure::silent(spec.conflict_code),
     })
 }
 
 /// Acquires what the plan asks for, waiting as long as its options say.
-pub(crate) async fn acquire(locks: &Locks, key: &Key, kind: Kind) -> Result<Held, Error> {
+pub(crate) async fn acquire(locks: &Locks, key: &Key, kind: LockKind) -> Result<HeldLock, Error> {
     match kind {
-        Kind::Exclusive if locks.capabilities().reentry => {
+        LockKind::Exclusive if locks.capabilities().reentry => {
             let id = match Holds::around().secret(key.as_str()) {
                 Some(id) => id,
                 None => ReentryId::random().map_err(Error::Backend)?,
             };
             let guard = locks.reentrant(key)?.owner_as(id).lock().await?;
-            Ok(Held::Reentrant(guard, id))
+            Ok(HeldLock::Reentrant(guard, id))
         }
-        Kind::Exclusive => Ok(Held::Plain(locks.mutex(key)?.lock().await?)),
-        Kind::Shared => Ok(Held::Plain(locks.rwlock(key)?.read().await?)),
-        Kind::OneOf(permits) => Ok(Held::Plain(locks.semaphore(key, permits)?.acquire().await?)),
+        LockKind::Exclusive => Ok(HeldLock::Plain(locks.mutex(key)?.lock().await?)),
+        LockKind::Shared => Ok(HeldLock::Plain(locks.rwlock(key)?.read().await?)),
+        LockKind::OneOf(permits) => {
+            Ok(HeldLock::Plain(locks.semaphore(key, permits)?.acquire().await?))
+        }
     }
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::exit::{CONFIGURATION, Failure, NOT_AUTHORISED};
 
 /// Where a script has the lease id, if not in a file.
-pub(crate) const LEASE: &str = "DISTLOCK_LEASE";
+pub(crate) const LEASE_VAR: &str = "DISTLOCK_LEASE";
 
 /// The largest file that is read as a lease.
 const SIZE_MAX: u64 = 16 * 1024;
@@ -52,12 +52,14 @@ impl Which {
 }
 
 fn from_environment(key: &str) -> Result<Lease, Failure> {
-    let id = std::env::var(LEASE).map_err(|_| {
-        Failure::usage(format!("no lease: name a --token-file, or put the lease id into {LEASE}"))
+    let id = std::env::var(LEASE_VAR).map_err(|_| {
+        Failure::usage(format!(
+            "no lease: name a --token-file, or put the lease id into {LEASE_VAR}"
+        ))
     })?;
     let written = json!({ "key": key, "id": id.trim(), "fence": 0, "ttl_ms": 0 });
     serde_json::from_value(written)
-        .map_err(|error| Failure::usage(format!("{LEASE} is not a lease id: {error}")))
+        .map_err(|error| Failure::usage(format!("{LEASE_VAR} is not a lease id: {error}")))
 }
 
 fn read(path: &Path) -> Result<Lease, Failure> {

@@ -99,7 +99,7 @@ fn more(page: &mut String, shown: usize, total: u64, what: &str) {
 }
 
 /// The columns of the table, in their order.
-const HEAD: [&str; 6] = ["KEY", "HOLDER", "HELD", "LEASE", "QUEUE", "FENCE"];
+const LIST_HEAD: [&str; 6] = ["KEY", "HOLDER", "HELD", "LEASE", "QUEUE", "FENCE"];
 
 /// The narrowest that the two wide columns may get.
 const NARROW: usize = 12;
@@ -109,7 +109,7 @@ pub(crate) fn table(locks: &[Snapshot], columns: Option<usize>) -> Vec<String> {
     let rows: Vec<_> = locks.iter().map(row).collect();
     let width_of = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEAD[column].len()]).max().unwrap_or_default()
+        cells.chain([LIST_HEAD[column].len()]).max().unwrap_or_default()
     };
     let mut widths: [usize; 6] = std::array::from_fn(width_of);
     if let Some(columns) = columns {
@@ -122,7 +122,7 @@ pub(crate) fn table(locks: &[Snapshot], columns: Option<usize>) -> Vec<String> {
             widths[wider] -= 1;
         }
     }
-    let head = line(&HEAD.map(str::to_owned), &widths);
+    let head = line(&LIST_HEAD.map(str::to_owned), &widths);
     std::iter::once(head).chain(rows.iter().map(|row| line(row, &widths))).collect()
 }
 

@@ -100,14 +100,14 @@ pub enum Standing {
         fence: u64,
     },
     /// The claim waits.
-    Waiting(Waiting),
+    Waiting(QueuePosition),
     /// The store does not know the claim: it expired, was released or was broken.
     Gone,
 }
 
 /// Where a waiting claim stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueuePosition {
     /// The place.
     pub ticket: Ticket,
     /// How many waiters the order puts ahead.
@@ -129,7 +129,7 @@ pub enum Confirmed {
 /// The answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ReleaseOutcome {
     /// The claim held until now.
     WasHeld,
     /// The claim waited until now.

@@ -200,7 +200,7 @@ pub enum Target {
     /// One's own claim, held or waiting.
     Claim(Claim),
     /// One attempt for a claim: the claim itself, held or waiting, only if no other attempt of it
-    /// is left. What [`How::bury`] remembers as dead is the attempt alone.
+    /// is left. What [`ReleaseOptions::bury`] remembers as dead is the attempt alone.
     Attempt {
         /// The claim that was asked for.
         claim: Claim,
@@ -228,7 +228,7 @@ impl Target {
 
 /// How a release leaves the key behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct How {
+pub struct ReleaseOptions {
     /// Keep the key taken, unrenewable, for this long more. Zero frees it at once.
     pub keep: Duration,
     /// Remember for this long that the claim id is dead, so that an acquire of it which is still

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use crate::{
-    Answer, Ask, ClaimId, Confirmed, Cursor, Fault, How, Key, Outcome, Page, Renewal, Snapshot,
-    Standing, Target, Ticket,
+    Answer, Ask, ClaimId, Confirmed, Cursor, Fault, Key, Page, ReleaseOptions, ReleaseOutcome,
+    Renewal, Snapshot, Standing, Target, Ticket,
 };
 
 /// A call to a backend that is under way.
@@ -24,13 +24,14 @@ pub type Streaming<'a, T> = Pin<Box<dyn Stream<Item = T> + Send + 'a>>;
 /// - **Atomic.** Each acquire, each renewed claim and each release is one indivisible step at the
 ///   store, decided by the [law](crate::law) and by the store's own time.
 /// - **Idempotent by claim.** The same claim asked again gets the same grant with the same fence,
-///   and its lease is refreshed. Releasing twice answers [`Outcome::Gone`]. Renewing never creates
-///   and never shortens.
+///   and its lease is refreshed. Releasing twice answers [`ReleaseOutcome::Gone`]. Renewing never
+///   creates and never shortens.
 /// - **One attempt.** A driver never sleeps, waits for a lock or retries. It may own I/O tasks that
 ///   end with it. Every call ends by a deadline of its own with an answer or a [`Fault`].
 /// - **Cancel safe.** Any returned future or stream may be dropped at any time. The store may or
-///   may not have executed the call; the caller then releases the claim with [`How::bury`] set, and
-///   a claim buried so can never be granted, however late its acquire arrives.
+///   may not have executed the call; the caller then releases the claim with
+///   [`ReleaseOptions::bury`] set, and a claim buried so can never be granted, however late its
+///   acquire arrives.
 /// - **Three outcomes.** Busy and gone are answers. A fault means that nobody can tell, and says
 ///   whether trying again can help.
 /// - **Declared.** What [`capabilities`](Self::capabilities) does not declare is refused with
@@ -57,7 +58,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     -> Streaming<'a, (usize, Result<Standing, Fault>)>;
 
     /// Gives up a claim, held or waiting, and admits whoever is next in the same step.
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome>;
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome>;
 
     /// Renews a hold and waits, for as long as a call may take, until this many replicas of the
     /// store have it; then says how many do. Fewer than asked for is an answer, not a fault.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The most of a refused value that an error repeats, in characters.
-const SHOWN_MAX: usize = 120;
+const REFUSED_SHOWN_MAX: usize = 120;
 
 /// A value that cannot be accepted. Nothing was sent to any backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Invalid {
         why: impl Into<Cow<'static, str>>,
     ) -> Self {
         let text = value.to_string();
-        let shown = match text.char_indices().nth(SHOWN_MAX) {
+        let shown = match text.char_indices().nth(REFUSED_SHOWN_MAX) {
             Some((end, _)) => format!("{}…", &text[..end]),
             None => text,
         };

@@ -18,7 +18,8 @@ pub const JOURNAL_PAGE_MAX: usize = 1000;
 /// - **Ordered.** Entries have the order in which they were appended. A batch is appended in its
 ///   order and as a whole, or not at all as far as anybody can tell.
 /// - **At least once.** A batch whose append failed with a fault may be there all the same; the
-///   writer repeats it. Whoever needs every note once goes by [`Note::visit`] and what happened.
+///   writer repeats it. Whoever needs every note once goes by [`Note::acquisition`] and what
+///   happened.
 /// - **Bounded.** The oldest entries go when there are more than the retention says, or when they
 ///   are older. A store may keep a few more than that for a while, never fewer.
 /// - **One attempt**, a deadline, cancel safe: as [`Backend`](crate::Backend) says.
@@ -36,7 +37,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// The past of one key, newest first. At most `limit` entries, and never more than
     /// [`JOURNAL_PAGE_MAX`]. A store that cannot find the entries of a key by an index may look at
     /// the newest 10,000 of all keys only.
-    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>>;
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>>;
 
     /// The newest entry: reading on after it gets what happens from now on. None if there is none.
     fn last(&self) -> Pending<'_, Option<EntryId>>;
@@ -44,7 +45,7 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
 
 /// Something that happened to a lock, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Where it stands in the journal.
     pub id: EntryId,
     /// When it happened by the clock of the store, in milliseconds since 1970.
@@ -57,7 +58,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalPage {
     /// The entries, oldest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// The entry to read on after is no longer kept: some between it and these may be missing.
     pub missed: bool,
 }

@@ -27,16 +27,16 @@ mod time;
 #[cfg(feature = "serde")]
 mod written;
 
-pub use answer::{Answer, Busy, Confirmed, Holder, Outcome, Standing, Waiting};
-pub use ask::{Ask, CAPACITY_MAX, How, Order, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
+pub use answer::{Answer, Busy, Confirmed, Holder, QueuePosition, ReleaseOutcome, Standing};
+pub use ask::{Ask, CAPACITY_MAX, Order, ReleaseOptions, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
 pub use backend::{Backend, Capabilities, Health, NodeHealth, NodeState, Pending, Push, Streaming};
 pub use claim::{AttemptId, Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
 pub use fault::{Fault, FaultKind, NoQuorum};
 pub use invalid::Invalid;
-pub use journal::{Entry, EntryId, JOURNAL_PAGE_MAX, Journal, JournalPage, Retention};
+pub use journal::{EntryId, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Retention};
 pub use key::Key;
 pub use label::Label;
-pub use note::{Mode, Note, VisitId, What};
+pub use note::{AcquisitionId, Mode, Note, NoteEvent};
 pub use printable::Printable;
 pub use snapshot::{Cursor, Page, SNAPSHOT_MAX, Snapshot, Waiter};
 pub use time::{Clock, ManualClock, Moment};

@@ -21,16 +21,16 @@ pub struct Note {
     pub fence: Option<u64>,
     /// The acquisition that this belongs to, as far as the writer knows it. The same number stands
     /// in all notes of one acquisition, from the first wait to the end of the hold.
-    pub visit: Option<VisitId>,
+    pub acquisition: Option<AcquisitionId>,
     /// What happened.
-    pub what: What,
+    pub what: NoteEvent,
 }
 
 /// The number of an acquisition: it tells acquisitions apart and is of no other use. Below 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VisitId(pub u64);
+pub struct AcquisitionId(pub u64);
 
-impl VisitId {
+impl AcquisitionId {
     /// A new number; none if the operating system has no random bytes to give.
     pub fn random() -> Option<Self> {
         let mut bytes = [0; 8];
@@ -121,7 +121,7 @@ impl fmt::Display for Mode {
 /// What happened to a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
+pub enum NoteEvent {
     /// It was not free, and somebody began to wait for it. Comes again for the same visit if a
     /// place in the queue was lost.
     Queued {
@@ -174,7 +174,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl NoteEvent {
     /// What happened, in a word: `queued`, `gave-up`, `granted`, `at-risk`, `released`, `lost`,
     /// `broken` or `action`.
     pub fn name(&self) -> &'static str {
@@ -206,25 +206,25 @@ impl Note {
         let mut add = |name, value: Option<String>| fields.extend(value.map(|value| (name, value)));
         add("reason", self.reason.as_ref().map(Label::to_string));
         add("fence", self.fence.map(|fence| fence.to_string()));
-        add("visit", self.visit.map(|VisitId(visit)| visit.to_string()));
+        add("visit", self.acquisition.map(|AcquisitionId(acquisition)| acquisition.to_string()));
         match &self.what {
-            What::Queued { ahead } => add("ahead", Some(ahead.to_string())),
-            What::GaveUp { waited, why } => {
+            NoteEvent::Queued { ahead } => add("ahead", Some(ahead.to_string())),
+            NoteEvent::GaveUp { waited, why } => {
                 add("us", Some(micros(waited)));
                 add("why", Some(why.to_string()));
             }
-            What::Granted { waited } => add("us", Some(micros(waited))),
-            What::AtRisk { remaining } => add("us", Some(micros(remaining))),
-            What::Released { held } => add("us", held.as_ref().map(micros)),
-            What::Lost { held, why } => {
+            NoteEvent::Granted { waited } => add("us", Some(micros(waited))),
+            NoteEvent::AtRisk { remaining } => add("us", Some(micros(remaining))),
+            NoteEvent::Released { held } => add("us", held.as_ref().map(micros)),
+            NoteEvent::Lost { held, why } => {
                 add("us", held.as_ref().map(micros));
                 add("why", Some(why.to_string()));
             }
-            What::Broken { by, why } => {
+            NoteEvent::Broken { by, why } => {
                 add("by", Some(by.to_string()));
                 add("why", why.as_ref().map(Label::to_string));
             }
-            What::Action { by, what } => {
+            NoteEvent::Action { by, what } => {
                 add("by", Some(by.to_string()));
                 add("why", Some(what.to_string()));
             }
@@ -239,14 +239,14 @@ impl Note {
         let number = |name| field(name).map(|text| text.parse::<u64>().ok());
         let span = || number("us").map(|micros| micros.map(Duration::from_micros));
         let what = match field("what")? {
-            "queued" => What::Queued { ahead: number("ahead")?? },
-            "gave-up" => What::GaveUp { waited: span()??, why: label("why")?? },
-            "granted" => What::Granted { waited: span()?? },
-            "at-risk" => What::AtRisk { remaining: span()?? },
-            "released" => What::Released { held: span().flatten() },
-            "lost" => What::Lost { held: span().flatten(), why: label("why")?? },
-            "broken" => What::Broken { by: label("by")??, why: label("why").flatten() },
-            "action" => What::Action { by: label("by")??, what: label("why")?? },
+            "queued" => NoteEvent::Queued { ahead: number("ahead")?? },
+            "gave-up" => NoteEvent::GaveUp { waited: span()??, why: label("why")?? },
+            "granted" => NoteEvent::Granted { waited: span()?? },
+            "at-risk" => NoteEvent::AtRisk { remaining: span()?? },
+            "released" => NoteEvent::Released { held: span().flatten() },
+            "lost" => NoteEvent::Lost { held: span().flatten(), why: label("why")?? },
+            "broken" => NoteEvent::Broken { by: label("by")??, why: label("why").flatten() },
+            "action" => NoteEvent::Action { by: label("by")??, what: label("why")?? },
             _ => return None,
         };
         Some(Self {
@@ -255,7 +255,7 @@ impl Note {
             reason: label("reason").flatten(),
             mode: Mode::read(field("mode")?)?,
             fence: number("fence").flatten(),
-            visit: number("visit").flatten().map(VisitId),
+            acquisition: number("visit").flatten().map(AcquisitionId),
             what,
         })
     }
@@ -273,16 +273,16 @@ mod tests {
     fn a_note_reads_back_as_it_was_written() {
         let span = Duration::from_micros(1_500);
         let whats = [
-            What::Queued { ahead: 3 },
-            What::GaveUp { waited: span, why: label("timeout") },
-            What::Granted { waited: Duration::ZERO },
-            What::AtRisk { remaining: span },
-            What::Released { held: Some(span) },
-            What::Released { held: None },
-            What::Lost { held: None, why: label("expired") },
-            What::Broken { by: label("anna"), why: None },
-            What::Action { by: label("ci"), what: label("unlock") },
-            What::Broken { by: label("anna"), why: Some(label("stuck since noon")) },
+            NoteEvent::Queued { ahead: 3 },
+            NoteEvent::GaveUp { waited: span, why: label("timeout") },
+            NoteEvent::Granted { waited: Duration::ZERO },
+            NoteEvent::AtRisk { remaining: span },
+            NoteEvent::Released { held: Some(span) },
+            NoteEvent::Released { held: None },
+            NoteEvent::Lost { held: None, why: label("expired") },
+            NoteEvent::Broken { by: label("anna"), why: None },
+            NoteEvent::Action { by: label("ci"), what: label("unlock") },
+            NoteEvent::Broken { by: label("anna"), why: Some(label("stuck since noon")) },
         ];
         let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { weight: 2, capacity: 5 }];
         for (at, what) in whats.into_iter().enumerate() {
@@ -292,7 +292,7 @@ mod tests {
                 reason: (at % 2 == 0).then(|| label("release 1.9")),
                 mode: modes[at % modes.len()],
                 fence: (at % 3 > 0).then_some(FENCE_MAX),
-                visit: (at % 4 > 0).then_some(VisitId(at as u64)),
+                acquisition: (at % 4 > 0).then_some(AcquisitionId(at as u64)),
                 what,
             };
             let fields = note.fields();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::{Entry, Mode, Note, VisitId, What};
+use crate::{AcquisitionId, JournalEntry, Mode, Note, NoteEvent};
 
 /// `exclusive`, `shared`, or permits as `2/5`.
 impl Serialize for Mode {
@@ -16,9 +16,9 @@ impl Serialize for Mode {
 /// One flat object: `id`, `atMs`, `key`, `owner`, `reason`, `mode`, `fence`, `visit`, `what`, and
 /// what belongs to that: `ahead`, `waitedMs`, `heldMs`, `remainingMs`, `by`, `why`. What is not
 /// known is left out.
-impl Serialize for Entry {
+impl Serialize for JournalEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Note { key, owner, reason, mode, fence, visit, what } = &self.note;
+        let Note { key, owner, reason, mode, fence, acquisition, what } = &self.note;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", self.id.as_str())?;
         map.serialize_entry("atMs", &self.at_ms)?;
@@ -32,31 +32,31 @@ impl Serialize for Entry {
         if let Some(fence) = fence {
             map.serialize_entry("fence", fence)?;
         }
-        if let Some(VisitId(visit)) = visit {
-            map.serialize_entry("visit", visit)?;
+        if let Some(AcquisitionId(acquisition)) = acquisition {
+            map.serialize_entry("visit", acquisition)?;
         }
         match what {
-            What::Queued { ahead } => map.serialize_entry("ahead", ahead)?,
-            What::GaveUp { waited, why } => {
+            NoteEvent::Queued { ahead } => map.serialize_entry("ahead", ahead)?,
+            NoteEvent::GaveUp { waited, why } => {
                 map.serialize_entry("waitedMs", &millis(*waited))?;
                 map.serialize_entry("why", why.as_str())?;
             }
-            What::Granted { waited } => map.serialize_entry("waitedMs", &millis(*waited))?,
-            What::AtRisk { remaining } => {
+            NoteEvent::Granted { waited } => map.serialize_entry("waitedMs", &millis(*waited))?,
+            NoteEvent::AtRisk { remaining } => {
                 map.serialize_entry("remainingMs", &millis(*remaining))?;
             }
-            What::Released { held } => held_ms(&mut map, *held)?,
-            What::Lost { held, why } => {
+            NoteEvent::Released { held } => held_ms(&mut map, *held)?,
+            NoteEvent::Lost { held, why } => {
                 held_ms(&mut map, *held)?;
                 map.serialize_entry("why", why.as_str())?;
             }
-            What::Broken { by, why } => {
+            NoteEvent::Broken { by, why } => {
                 map.serialize_entry("by", by.as_str())?;
                 if let Some(why) = why {
                     map.serialize_entry("why", why.as_str())?;
                 }
             }
-            What::Action { by, what } => {
+            NoteEvent::Action { by, what } => {
                 map.serialize_entry("by", by.as_str())?;
                 map.serialize_entry("why", what.as_str())?;
             }
@@ -87,10 +87,13 @@ mod tests {
             reason: None,
             mode: Mode::Permits { weight: 2, capacity: 5 },
             fence: Some(7),
-            visit: Some(VisitId(9)),
-            what: What::Lost { held: Some(Duration::from_millis(1500)), why: label("expired") },
+            acquisition: Some(AcquisitionId(9)),
+            what: NoteEvent::Lost {
+                held: Some(Duration::from_millis(1500)),
+                why: label("expired"),
+            },
         };
-        let entry = Entry { id: EntryId::new("17-0").unwrap(), at_ms: 5, note };
+        let entry = JournalEntry { id: EntryId::new("17-0").unwrap(), at_ms: 5, note };
         let written = serde_json::to_string(&entry).unwrap();
         assert_eq!(
             written,

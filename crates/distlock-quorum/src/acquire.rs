@@ -8,15 +8,15 @@ use distlock_core::{Answer, Ask, Claim, ClaimId, FENCE_MAX, Fault, FaultKind, Re
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::claims::{Known, Late};
-use super::round::{Call, Round};
-use super::set::Set;
-use super::sweeper::{LATE_MAX, LateCall, Work};
-use super::unheard::Release;
-use super::vote::{Fences, Votes, no_quorum};
-use super::{Inner, wall_micros};
+use super::claims::{ClaimState, LateAnswer};
+use super::late_calls::{LATE_CALL_MAX, LateCall, LateWork};
+use super::pending_releases::PendingRelease;
+use super::round::{NodeCall, Round};
+use super::set::NodeSet;
+use super::vote::{AcquireVotes, ClaimFences, no_quorum};
+use super::{QuorumInner, wall_micros};
 
-impl Inner {
+impl QuorumInner {
     /// Asks once. The answer comes as soon as no further node can change it.
     pub(super) async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
         if let Some(what) = self.capabilities.missing_for(ask) {
@@ -34,7 +34,7 @@ impl Inner {
         });
         let suspects = self.suspects();
         let deadline = now + self.patience(ask.ttl);
-        let mut votes = Votes::new(self.size);
+        let mut votes = AcquireVotes::new(self.size);
         let hearing = async {
             while !votes.is_decided() {
                 // A split vote holds up the other contenders, who have the rest of the votes. It is
@@ -61,7 +61,7 @@ impl Inner {
         };
         let late = round.into_late();
         for (index, _) in &late {
-            self.nodes[*index].voice.waits(now);
+            self.nodes[*index].liveness.waits(now);
             if !in_time {
                 votes.faults.push((*index, unanswered(self.patience(ask.ttl))));
             }
@@ -76,12 +76,18 @@ impl Inner {
     }
 
     /// What is known of a claim after its nodes were asked, but for calls that are late.
-    fn after(&self, ask: &Ask, before: Option<&Known>, votes: &Votes, unasked: Set) -> Known {
-        let mut known = Known::new(ask.ttl);
+    fn after(
+        &self,
+        ask: &Ask,
+        before: Option<&ClaimState>,
+        votes: &AcquireVotes,
+        unasked: NodeSet,
+    ) -> ClaimState {
+        let mut known = ClaimState::new(ask.ttl);
         known.unasked = unasked;
         if let Some(before) = before {
             // Nobody has waited for what is under way at a node that was left alone.
-            known.unasked = Set::NONE;
+            known.unasked = NodeSet::NONE;
             known.doubtful = before.doubtful;
             let still = before.late.iter().filter(|(node, _)| unasked.has(*node));
             known.late.extend(still.cloned());
@@ -95,7 +101,12 @@ impl Inner {
     }
 
     /// The vote of one node.
-    fn vote(self: &Arc<Self>, index: usize, ask: &Arc<Ask>, late: Option<Late>) -> Call<Answer> {
+    fn vote(
+        self: &Arc<Self>,
+        index: usize,
+        ask: &Arc<Ask>,
+        late: Option<LateAnswer>,
+    ) -> NodeCall<Answer> {
         let (inner, ask) = (Arc::clone(self), Arc::clone(ask));
         Box::pin(async move {
             if let Some(late) = late {
@@ -124,7 +135,7 @@ impl Inner {
         self: &Arc<Self>,
         claim: &Claim,
         span: Duration,
-        fences: &mut Fences,
+        fences: &mut ClaimFences,
         deadline: Instant,
     ) -> Result<u64, Fault> {
         let fence = fences.largest();
@@ -140,7 +151,7 @@ impl Inner {
         self: &Arc<Self>,
         claim: &Claim,
         span: Duration,
-        fences: &mut Fences,
+        fences: &mut ClaimFences,
         deadline: Instant,
     ) -> Result<(), Fault> {
         let fence = fences.largest();
@@ -149,9 +160,9 @@ impl Inner {
         let batch = Arc::new([renewal]);
         let laggards = fences.laggards();
         fences.0.retain(|(_, other)| *other == fence);
-        let mut round = Round::new(laggards, Set::NONE, |index| {
+        let mut round = Round::new(laggards, NodeSet::NONE, |index| {
             let (inner, batch) = (Arc::clone(self), Arc::clone(&batch));
-            let call: Call<u64> = Box::pin(async move {
+            let call: NodeCall<u64> = Box::pin(async move {
                 let (epoch, _) = inner.seated(index).await?.counted()?;
                 let node = &inner.nodes[index];
                 let standing = node.backend.renew(&*batch).next().await;
@@ -186,13 +197,13 @@ impl Inner {
     pub(super) fn hand_over<T: Send + 'static>(
         self: &Arc<Self>,
         id: ClaimId,
-        known: &mut Known,
-        late: Vec<(usize, Call<T>)>,
+        known: &mut ClaimState,
+        late: Vec<(usize, NodeCall<T>)>,
     ) {
         for (node, call) in late {
             let (call, late) = self.late(node, Some(id), None, call);
             known.late.push((node, call));
-            self.sweeper.park(late);
+            self.late_calls.park(late);
         }
     }
 
@@ -202,15 +213,15 @@ impl Inner {
         self: &Arc<Self>,
         node: usize,
         claim: Option<ClaimId>,
-        release: Option<Release>,
-        call: Call<T>,
-    ) -> (Late, Work) {
-        let ended = async move { matches!(timeout(LATE_MAX, call).await, Ok(Ok(_))) };
+        release: Option<PendingRelease>,
+        call: NodeCall<T>,
+    ) -> (LateAnswer, LateWork) {
+        let ended = async move { matches!(timeout(LATE_CALL_MAX, call).await, Ok(Ok(_))) };
         let ended: std::pin::Pin<Box<dyn Future<Output = bool> + Send>> = Box::pin(ended);
         let call = ended.shared();
         let quorum = Arc::downgrade(self);
         let late = LateCall { call: call.clone(), claim, node, release, quorum, answered: false };
-        (call, Work::Late(late))
+        (call, LateWork::Late(late))
     }
 }
 

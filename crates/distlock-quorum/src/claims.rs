@@ -9,8 +9,8 @@ use distlock_core::{Ask, ClaimId};
 use futures_util::future::Shared;
 use tokio::time::Instant;
 
-use super::BURY;
-use super::set::Set;
+use super::BURY_FOR;
+use super::set::NodeSet;
 use distlock_core::sync::lock;
 
 /// How many claims are looked through at once for those that are over.
@@ -18,22 +18,22 @@ const TIDY_MIN: usize = 1024;
 
 /// A call that was not waited for. True if it was answered, false if nobody knows what became of
 /// it.
-pub(super) type Late = Shared<Pin<Box<dyn Future<Output = bool> + Send>>>;
+pub(super) type LateAnswer = Shared<Pin<Box<dyn Future<Output = bool> + Send>>>;
 
 /// The claims by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Claims(Mutex<Table>);
+pub(super) struct Claims(Mutex<ClaimStates>);
 
 #[derive(Debug, Default)]
-struct Table {
-    known: HashMap<ClaimId, Known>,
+struct ClaimStates {
+    known: HashMap<ClaimId, ClaimState>,
     /// When to look through them next.
     tidy_at: usize,
 }
 
 /// What is known of a claim.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct ClaimState {
     /// What was asked, so that a node that lost the claim can be given it again; none once it was
     /// released.
     pub(super) ask: Option<Arc<Ask>>,
@@ -42,16 +42,16 @@ pub(super) struct Known {
     /// How often it was asked for.
     asks: u32,
     /// Calls under way, by node. Whatever comes next for this claim at that node waits for them.
-    pub(super) late: Vec<(usize, Late)>,
+    pub(super) late: Vec<(usize, LateAnswer)>,
     /// The nodes where an ask may still arrive.
-    pub(super) doubtful: Set,
+    pub(super) doubtful: NodeSet,
     /// The nodes that were never asked: nothing of it is there.
-    pub(super) unasked: Set,
+    pub(super) unasked: NodeSet,
     /// When it is over unless it is heard of again.
     pub(super) until: Instant,
 }
 
-impl Known {
+impl ClaimState {
     /// A claim with a lease like this; it will be forgotten a while after that.
     pub(super) fn new(lease: Duration) -> Self {
         Self {
@@ -59,20 +59,20 @@ impl Known {
             lease,
             asks: 0,
             late: Vec::new(),
-            doubtful: Set::NONE,
-            unasked: Set::NONE,
-            until: Instant::now() + lease + BURY,
+            doubtful: NodeSet::NONE,
+            unasked: NodeSet::NONE,
+            until: Instant::now() + lease + BURY_FOR,
         }
     }
 
-    pub(super) fn late_at(&self, node: usize) -> Option<Late> {
+    pub(super) fn late_at(&self, node: usize) -> Option<LateAnswer> {
         self.late.iter().find(|(late, _)| *late == node).map(|(_, late)| late.clone())
     }
 
     /// It was renewed for this long.
     pub(super) fn renewed(&mut self, span: Duration) {
         self.lease = self.lease.max(span);
-        self.until = Instant::now() + span + BURY;
+        self.until = Instant::now() + span + BURY_FOR;
     }
 
     fn is_empty(&self) -> bool {
@@ -82,15 +82,20 @@ impl Known {
 
 impl Claims {
     /// Takes out what is known. Whoever does so puts back what it makes of it.
-    pub(super) fn take(&self, id: &ClaimId) -> Option<Known> {
+    pub(super) fn take(&self, id: &ClaimId) -> Option<ClaimState> {
         lock(&self.0).known.remove(id)
     }
 
     /// The claim is about to be asked for: what was known of it before. If the call is dropped,
     /// everything about it is in doubt on these nodes.
-    pub(super) fn asking(&self, id: ClaimId, lease: Duration, nodes: Set) -> Option<Known> {
+    pub(super) fn asking(
+        &self,
+        id: ClaimId,
+        lease: Duration,
+        nodes: NodeSet,
+    ) -> Option<ClaimState> {
         let mut table = lock(&self.0);
-        let mut known = Known::new(lease);
+        let mut known = ClaimState::new(lease);
         known.doubtful = nodes;
         let before = table.known.get(&id);
         known.asks = before.map_or(0, |before| before.asks) + 1;
@@ -100,13 +105,13 @@ impl Claims {
     }
 
     /// What has become of an ask.
-    pub(super) fn asked(&self, id: ClaimId, mut known: Known) {
+    pub(super) fn asked(&self, id: ClaimId, mut known: ClaimState) {
         if let Some(present) = lock(&self.0).known.get(&id) {
             known.asks = present.asks;
             known.lease = known.lease.max(present.lease);
             // Others may have asked those that this call left alone.
             if present.asks > 1 {
-                known.unasked = Set::NONE;
+                known.unasked = NodeSet::NONE;
             }
         }
         self.put(id, known);
@@ -114,14 +119,14 @@ impl Claims {
 
     /// The claim is about to be released: from now on no node is given it again. Calls under way
     /// stay known until the release has ended, so that one that is dropped forgets nothing.
-    pub(super) fn releasing(&self, id: &ClaimId) -> Option<Known> {
+    pub(super) fn releasing(&self, id: &ClaimId) -> Option<ClaimState> {
         self.change(id, |known| {
             known.ask = None;
             known.clone()
         })
     }
 
-    pub(super) fn put(&self, id: ClaimId, known: Known) {
+    pub(super) fn put(&self, id: ClaimId, known: ClaimState) {
         let mut table = lock(&self.0);
         if known.is_empty() {
             table.known.remove(&id);
@@ -139,7 +144,7 @@ impl Claims {
     pub(super) fn change<T>(
         &self,
         id: &ClaimId,
-        change: impl FnOnce(&mut Known) -> T,
+        change: impl FnOnce(&mut ClaimState) -> T,
     ) -> Option<T> {
         let mut table = lock(&self.0);
         let known = table.known.get_mut(id)?;
@@ -151,9 +156,9 @@ impl Claims {
     }
 
     /// A release is about to be repeated, unless the claim was asked for again since: then false.
-    pub(super) fn repeats(&self, id: &ClaimId, node: usize, call: &Late) -> bool {
+    pub(super) fn repeats(&self, id: &ClaimId, node: usize, call: &LateAnswer) -> bool {
         let mut table = lock(&self.0);
-        let known = table.known.entry(*id).or_insert_with(|| Known::new(Duration::ZERO));
+        let known = table.known.entry(*id).or_insert_with(|| ClaimState::new(Duration::ZERO));
         if known.asks > 0 {
             return false;
         }
@@ -162,7 +167,7 @@ impl Claims {
     }
 
     /// A late call has ended.
-    pub(super) fn ended(&self, id: &ClaimId, node: usize, call: &Late, answered: bool) {
+    pub(super) fn ended(&self, id: &ClaimId, node: usize, call: &LateAnswer, answered: bool) {
         self.change(id, |known| {
             known.late.retain(|(late, other)| *late != node || !other.ptr_eq(call));
             if !answered {

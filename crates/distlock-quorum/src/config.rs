@@ -23,7 +23,7 @@ pub fn open(
     url: &str,
     mut open_node: impl FnMut(&str) -> Result<OpenedNode, Invalid>,
 ) -> Result<(Quorum, Option<Arc<dyn Journal>>), Invalid> {
-    let config = Config::parse(url)?;
+    let config = QuorumConfig::parse(url)?;
     let (mut nodes, mut journals) = (Vec::new(), Vec::new());
     for url in &config.nodes {
         let name = name_of(url);
@@ -41,13 +41,13 @@ pub fn open(
 
 /// What the URL of a quorum says.
 #[derive(Debug)]
-struct Config {
+struct QuorumConfig {
     /// The URLs of the nodes. They may contain secrets.
     nodes: Vec<String>,
     options: QuorumOptions,
 }
 
-impl Config {
+impl QuorumConfig {
     fn parse(url: &str) -> Result<Self, Invalid> {
         let rest = url.strip_prefix("quorum:").unwrap_or_default();
         let query = rest.trim_start_matches('/').strip_prefix('?').ok_or_else(|| {
@@ -128,7 +128,7 @@ mod tests {
     fn nodes_and_options_are_read() {
         let url = "quorum:?node=redis://a/?namespace=x&node=redis://:p%2540ss@b%3Fdb=1%26user=u\
                    &node=redis://c&persistent=true&max_ttl_ms=90000&node_timeout_ms=250";
-        let spec = Config::parse(url).unwrap();
+        let spec = QuorumConfig::parse(url).unwrap();
         let nodes = ["redis://a/?namespace=x", "redis://:p%40ss@b?db=1&user=u", "redis://c"];
         assert_eq!(spec.nodes, nodes);
         let options = QuorumOptions::default().persistent(true);
@@ -145,7 +145,7 @@ mod tests {
             "quorum:?persistent=maybe",
             "quorum:?max_ttl_ms=long",
         ] {
-            let refused = Config::parse(url).unwrap_err().to_string();
+            let refused = QuorumConfig::parse(url).unwrap_err().to_string();
             assert!(!refused.contains("s3cret"), "{refused}");
         }
     }

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending,
-    Retention,
+    EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Note,
+    Pending, Retention,
 };
 use futures_util::future::join_all;
 
 /// How long a node may take.
 const NODE_MAX: Duration = Duration::from_secs(1);
 
-const READ: &str = "read the journal";
+const READ_NODE_JOURNAL: &str = "read the journal";
 
 /// The journals of the nodes, in their order.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ impl Journals {
         ask: impl Fn(&'a dyn Journal) -> Pending<'a, T>,
     ) -> Result<(usize, T), Fault> {
         let (first, count) = (self.first.load(Ordering::Relaxed), self.nodes.len());
-        let mut last = Fault::transient(READ, "no node answers");
+        let mut last = Fault::transient(READ_NODE_JOURNAL, "no node answers");
         for index in (first..first + count).map(|index| index % count) {
-            match in_time(READ, ask(&*self.nodes[index])).await {
+            match in_time(READ_NODE_JOURNAL, ask(&*self.nodes[index])).await {
                 Ok(answer) => {
                     self.first.store(index, Ordering::Relaxed);
                     return Ok((index, answer));
@@ -54,10 +54,10 @@ impl Journals {
     /// The newest entry of some node, for those whose own node does not answer.
     async fn end_of_another(&self) -> Result<JournalPage, Fault> {
         let (index, _) = self.any(|node| node.last()).await?;
-        let (node, mut newest) = (&self.nodes[index], None::<Entry>);
+        let (node, mut newest) = (&self.nodes[index], None::<JournalEntry>);
         loop {
             let after = newest.as_ref().map(|entry| &entry.id);
-            let page = in_time(READ, node.page(after, JOURNAL_PAGE_MAX)).await?;
+            let page = in_time(READ_NODE_JOURNAL, node.page(after, JOURNAL_PAGE_MAX)).await?;
             let is_last = page.entries.len() < JOURNAL_PAGE_MAX;
             newest = page.entries.into_iter().last().or(newest);
             if is_last {
@@ -75,7 +75,7 @@ impl Journals {
             Some((node, EntryId::new(id).ok()?))
         });
         let why = || Invalid::new("entry id", id, "must be one that this journal gave out");
-        parts.ok_or_else(|| Fault::permanent(READ, why()))
+        parts.ok_or_else(|| Fault::permanent(READ_NODE_JOURNAL, why()))
     }
 }
 
@@ -105,7 +105,7 @@ impl Journal for Journals {
                 return Ok(of_node_all(index, page));
             };
             let (index, after) = self.node_of(after)?;
-            match in_time(READ, self.nodes[index].page(Some(&after), limit)).await {
+            match in_time(READ_NODE_JOURNAL, self.nodes[index].page(Some(&after), limit)).await {
                 Ok(page) => Ok(of_node_all(index, page)),
                 Err(fault) if fault.is_transient() => self.end_of_another().await,
                 Err(fault) => Err(fault),
@@ -113,7 +113,7 @@ impl Journal for Journals {
         })
     }
 
-    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>> {
         Box::pin(async move {
             let (index, past) = self.any(|node| node.past(key, limit)).await?;
             Ok(past.into_iter().map(|entry| of_node(index, entry)).collect())
@@ -138,8 +138,8 @@ fn of_node_all(index: usize, page: JournalPage) -> JournalPage {
     JournalPage { entries, ..page }
 }
 
-fn of_node(index: usize, entry: Entry) -> Entry {
-    Entry { id: id_of_node(index, &entry.id), ..entry }
+fn of_node(index: usize, entry: JournalEntry) -> JournalEntry {
+    JournalEntry { id: id_of_node(index, &entry.id), ..entry }
 }
 
 fn id_of_node(index: usize, id: &EntryId) -> EntryId {

@@ -4,20 +4,20 @@ mod acquire;
 mod claims;
 mod config;
 mod journal;
+mod known_fences;
+mod late_calls;
+mod liveness;
 mod look;
 mod mark;
 mod members;
 mod node;
 mod options;
+mod pending_releases;
 mod release;
 mod renew;
 mod round;
 mod set;
 mod shared_work;
-mod sweeper;
-mod told;
-mod unheard;
-mod voice;
 mod vote;
 
 use std::fmt;
@@ -26,23 +26,23 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Fault, Health, How,
-    Invalid, Key, Order, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
-    Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Fault, Health, Invalid,
+    Key, Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing,
+    Streaming, Target,
 };
 use futures_util::stream;
 use tokio::time::Instant;
 
 use self::claims::Claims;
 pub use self::config::{OpenedNode, open};
+use self::known_fences::KnownFences;
+use self::late_calls::LateCalls;
 use self::mark::Charter;
-use self::node::Node;
+use self::node::QuorumNode;
 pub use self::options::QuorumOptions;
-use self::set::Set;
+use self::set::NodeSet;
 use self::shared_work::SharedWork;
-use self::sweeper::Sweeper;
-use self::told::Told;
-use self::vote::Size;
+use self::vote::QuorumSize;
 
 /// The smallest quorum: with two nodes the failure of either stops everything.
 const NODES_MIN: usize = 3;
@@ -51,7 +51,7 @@ const NODES_MIN: usize = 3;
 const NODES_MAX: usize = 31;
 
 /// How long an ask that nobody waits for any more can still arrive at a node.
-const BURY: Duration = Duration::from_secs(60);
+const BURY_FOR: Duration = Duration::from_secs(60);
 
 /// The shortest time that a node is given to answer, however short the ttl.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ const PATIENCE_MIN: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Quorum {
-    inner: Arc<Inner>,
+    inner: Arc<QuorumInner>,
 }
 
 /// What became of a release on the nodes of a quorum.
@@ -97,20 +97,20 @@ pub struct ReleaseReport {
     pub faults: Vec<(String, Fault)>,
 }
 
-struct Inner {
+struct QuorumInner {
     names: Vec<String>,
     /// All of them in one text.
     location: String,
-    nodes: Vec<Node>,
-    size: Size,
+    nodes: Vec<QuorumNode>,
+    size: QuorumSize,
     options: QuorumOptions,
     capabilities: Capabilities,
     charter: Charter,
     claims: Claims,
-    sweeper: Sweeper,
+    late_calls: LateCalls,
     /// The largest fence seen.
     seen: AtomicU64,
-    told: Told,
+    told: KnownFences,
     joined: AtomicBool,
     joining: SharedWork,
     /// Since when it is in doubt whether there is a quorum already.
@@ -157,23 +157,26 @@ impl Quorum {
         if names.len().is_multiple_of(2) {
             tracing::warn!(nodes = names.len(), "{}", look::EVEN);
         }
-        let size = Size(names.len());
+        let size = QuorumSize(names.len());
         let capabilities = capabilities(&stores);
         let charter = Charter::new(&names, &options);
         let silent_after = options.node_timeout / 2;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(QuorumInner {
                 location: format!("quorum of {}", names.join(", ")),
                 names,
-                nodes: stores.into_iter().map(|store| Node::new(store, silent_after)).collect(),
+                nodes: stores
+                    .into_iter()
+                    .map(|store| QuorumNode::new(store, silent_after))
+                    .collect(),
                 size,
                 options,
                 capabilities,
                 charter,
                 claims: Claims::default(),
-                sweeper: Sweeper::default(),
+                late_calls: LateCalls::default(),
                 seen: AtomicU64::new(0),
-                told: Told::new(size),
+                told: KnownFences::new(size),
                 joined: AtomicBool::new(false),
                 joining: SharedWork::default(),
                 in_doubt_since: Mutex::default(),
@@ -219,7 +222,7 @@ impl Quorum {
     }
 }
 
-impl Inner {
+impl QuorumInner {
     /// How long to wait for the nodes when this lease is asked for: at most half of it, so that
     /// whatever comes of it can be used for a while, or there is time for another attempt.
     fn patience(&self, ttl: Duration) -> Duration {
@@ -227,19 +230,19 @@ impl Inner {
     }
 
     /// All nodes.
-    fn all(&self) -> Set {
-        Set::first(self.size.0)
+    fn all(&self) -> NodeSet {
+        NodeSet::first(self.size.0)
     }
 
     /// Those of the nodes that are asked only if the others do not suffice.
-    fn silent(&self, nodes: Set, now: Instant) -> Set {
-        nodes.iter().filter(|node| self.nodes[*node].voice.is_silent(now)).collect()
+    fn silent(&self, nodes: NodeSet, now: Instant) -> NodeSet {
+        nodes.iter().filter(|node| self.nodes[*node].liveness.is_silent(now)).collect()
     }
 
     /// The nodes that were silent when they were last asked. After [`silent`](Self::silent), which
     /// notices that a node has become one of them.
-    fn suspects(&self) -> Set {
-        (0..self.size.0).filter(|node| self.nodes[*node].voice.is_suspect()).collect()
+    fn suspects(&self) -> NodeSet {
+        (0..self.size.0).filter(|node| self.nodes[*node].liveness.is_suspect()).collect()
     }
 
     /// Refuses leases that could outlive the quarantine of a node that forgot them.
@@ -257,7 +260,7 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for QuorumInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Quorum").field("nodes", &self.names).finish_non_exhaustive()
     }
@@ -310,7 +313,11 @@ impl Backend for Quorum {
         self.inner.renew(batch)
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(self.inner.release(target, how))
     }
 

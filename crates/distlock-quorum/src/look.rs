@@ -6,18 +6,18 @@ use distlock_core::{Fault, Health, Key, NodeHealth, NodeState, Snapshot};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::Inner;
+use super::QuorumInner;
 use super::acquire::unanswered;
-use super::node::{Node, Worth};
-use super::vote::{Faults, no_quorum};
+use super::node::{QuorumNode, VoteValue};
+use super::vote::{FaultsByNode, no_quorum};
 
-impl Inner {
+impl QuorumInner {
     async fn ask_all<T>(
         &self,
         calls: impl Iterator<Item = distlock_core::Pending<'_, T>>,
-    ) -> (Vec<T>, Faults) {
+    ) -> (Vec<T>, FaultsByNode) {
         let patience = self.options.node_timeout;
-        let (mut answers, mut faults) = (Vec::new(), Faults::new());
+        let (mut answers, mut faults) = (Vec::new(), FaultsByNode::new());
         let all = join_all(calls.map(|call| timeout(patience, call))).await;
         for (index, answer) in all.into_iter().enumerate() {
             match answer.unwrap_or_else(|_| Err(unanswered(patience))) {
@@ -65,11 +65,11 @@ impl Inner {
     }
 
     /// How each node is, by who did not answer and by what is known of their memory.
-    fn states(&self, faults: &Faults) -> Vec<NodeHealth> {
-        let state = |at: usize, node: &Node| match node.worth() {
+    fn states(&self, faults: &FaultsByNode) -> Vec<NodeHealth> {
+        let state = |at: usize, node: &QuorumNode| match node.vote_value() {
             _ if faults.iter().any(|(silent, _)| *silent == at) => NodeState::Down,
-            Worth::Abstains { left, .. } => NodeState::Quarantined(left),
-            Worth::Counts { .. } | Worth::Unknown => NodeState::Up,
+            VoteValue::Abstains { left, .. } => NodeState::Quarantined(left),
+            VoteValue::Counts { .. } | VoteValue::Unknown => NodeState::Up,
         };
         let nodes = self.names.iter().zip(&self.nodes).enumerate();
         nodes.map(|(at, (name, node))| NodeHealth::new(name, state(at, node))).collect()

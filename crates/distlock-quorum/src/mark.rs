@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Claim, ClaimId, Fault, Health, Holder, How, Key, Label, Renewal,
-    Standing, TTL_MAX, Target,
+    Answer, Ask, Backend, Claim, ClaimId, Fault, Health, Holder, Key, Label, ReleaseOptions,
+    Renewal, Standing, TTL_MAX, Target,
 };
 use futures_util::StreamExt;
 
@@ -55,7 +55,7 @@ pub(super) struct Mark {
 
 /// A node as it looks.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct NodeLook {
     pub(super) epoch: u64,
     pub(super) health: Health,
     /// The mark, and the fence it has, which tells how large those are that were given out.
@@ -161,7 +161,7 @@ impl Mark {
     /// Removes the mark.
     pub(super) async fn erase(&self, node: &dyn Backend) -> Result<(), Fault> {
         let target = Target::Claim(self.claim()?);
-        node.release(&target, How::default()).await.map(drop)
+        node.release(&target, ReleaseOptions::default()).await.map(drop)
     }
 
     /// Raises the fence of the mark, and says what it is then.
@@ -178,7 +178,7 @@ impl Mark {
 }
 
 /// Looks at a node.
-pub(super) async fn look(node: &dyn Backend) -> Result<Look, Fault> {
+pub(super) async fn look(node: &dyn Backend) -> Result<NodeLook, Fault> {
     let health = node.probe().await?;
     let epoch = node.epoch();
     let keys = [key(MEMBER)?, key(FOUNDING)?, key(FORGOT)?, key(QUARANTINE)?];
@@ -197,7 +197,7 @@ pub(super) async fn look(node: &dyn Backend) -> Result<Look, Fault> {
     let quarantine = quarantine.holders.first().map(abstains);
     let incarnation = digest(&[&health.incarnation]);
     let forgot = forgot.holders.first().is_some_and(|held| held.owner.as_str() == incarnation);
-    Ok(Look { epoch, health, mark, founding: !founding.is_free(), forgot, quarantine })
+    Ok(NodeLook { epoch, health, mark, founding: !founding.is_free(), forgot, quarantine })
 }
 
 /// Writes on a node that the quorum is being founded.
@@ -230,7 +230,7 @@ pub(super) async fn counter(node: &dyn Backend) -> Result<u64, Fault> {
     let claim = Claim::new(key(COUNTER)?, ClaimId::random()?);
     let ask = ask(claim, "the counter is read", COUNTER_MAX, None)?;
     let answer = node.acquire(&ask).await?;
-    node.release(&Target::Claim(ask.claim.clone()), How::default()).await?;
+    node.release(&Target::Claim(ask.claim.clone()), ReleaseOptions::default()).await?;
     match answer {
         Answer::Granted { fence } => Ok(fence),
         other => Err(Fault::transient("read the counter", format!("it answered {other:?}"))),

@@ -15,11 +15,11 @@ use distlock_core::{Backend, Fault, Health};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::mark::{self, Look, Mark};
-use super::node::{Seat, Worth};
-use super::round::{Call, Round};
+use super::mark::{self, Mark, NodeLook};
+use super::node::{NodeMemory, VoteValue};
+use super::round::{NodeCall, Round};
 use super::vote::no_quorum;
-use super::{Inner, wall_micros};
+use super::{QuorumInner, wall_micros};
 use distlock_core::sync::lock;
 
 /// How far above the fence of a mark fences may be given out before the nodes are told again: ten
@@ -32,11 +32,11 @@ const FOUNDING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Looking at nodes takes at most four steps, each with a deadline of its own: two looks, founding,
 /// and writing marks. One more so that the error of a step is reported and not that of the whole.
-const STEPS_MAX: u32 = 5;
+const LOOK_STEPS_MAX: u32 = 5;
 
 /// What has to be done to a node before it votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum NodeAction {
     /// Nothing: it is a member and remembers.
     Seat,
     /// It becomes a member.
@@ -49,7 +49,7 @@ enum Act {
     Reseed,
 }
 
-impl Inner {
+impl QuorumInner {
     /// Looks at the nodes before the first vote of this client.
     pub(super) async fn join(self: &Arc<Self>) -> Result<(), Fault> {
         if self.joined.load(Ordering::Acquire) {
@@ -57,7 +57,7 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         let look = || async move { inner.look_before_voting().await };
-        self.joining.run(self.options.node_timeout * STEPS_MAX, look).await
+        self.joining.run(self.options.node_timeout * LOOK_STEPS_MAX, look).await
     }
 
     async fn look_before_voting(&self) -> Result<(), Fault> {
@@ -115,18 +115,18 @@ impl Inner {
         }
     }
 
-    async fn look_at_all(&self) -> Vec<Result<Look, Fault>> {
+    async fn look_at_all(&self) -> Vec<Result<NodeLook, Fault>> {
         join_all(self.nodes.iter().map(|node| self.in_time(mark::look(&*node.backend)))).await
     }
 
     /// Nodes are not looked at in the same moment: one may have been seen before somebody founded
     /// the quorum and another after it. Founding is written on every node before any is marked, so
     /// a second look at those without a mark tells new ones from those that have forgotten.
-    async fn look_again(&self, looks: &mut [Result<Look, Fault>]) {
+    async fn look_again(&self, looks: &mut [Result<NodeLook, Fault>]) {
         if !looks.iter().flatten().any(|look| look.mark.is_some()) {
             return;
         }
-        let is_new = |look: &Look| look.mark.is_none() && !look.founding;
+        let is_new = |look: &NodeLook| look.mark.is_none() && !look.founding;
         let doubted =
             self.nodes.iter().zip(looks).filter(|(_, look)| look.as_ref().is_ok_and(is_new));
         let again = doubted.map(|(node, look)| async move {
@@ -136,8 +136,8 @@ impl Inner {
     }
 
     /// Why nobody can tell whether this is a new quorum or one whose nodes have forgotten, if so.
-    fn doubt(&self, looks: &[Result<Look, Fault>]) -> Option<Fault> {
-        let silent = |(index, look): (usize, &Result<Look, Fault>)| {
+    fn doubt(&self, looks: &[Result<NodeLook, Fault>]) -> Option<Fault> {
+        let silent = |(index, look): (usize, &Result<NodeLook, Fault>)| {
             Some((index, look.as_ref().err()?.clone()))
         };
         let faults: Vec<_> = looks.iter().enumerate().filter_map(silent).collect();
@@ -149,7 +149,7 @@ impl Inner {
     }
 
     /// Refuses two addresses of one store, and copies of a store.
-    fn refuse_doubles(&self, looks: &[Result<Look, Fault>]) -> Result<(), Fault> {
+    fn refuse_doubles(&self, looks: &[Result<NodeLook, Fault>]) -> Result<(), Fault> {
         for (index, look) in looks.iter().enumerate() {
             let Ok(look) = look else { continue };
             self.refuse_replica(index, &look.health)?;
@@ -178,75 +178,80 @@ impl Inner {
     }
 
     /// What has to be done to a node that looks like this. `first` if no node is a member yet.
-    fn judge(&self, look: &Look, first: bool) -> Result<Act, Fault> {
+    fn judge(&self, look: &NodeLook, first: bool) -> Result<NodeAction, Fault> {
         if let Some((mark, _)) = &look.mark {
             self.charter.check(mark)?;
         }
         Ok(match &look.mark {
-            Some((mark, _)) if mark.is_of(&look.health) => Act::Seat,
-            Some(_) if self.options.persistent => Act::Admit,
-            None if first || look.founding => Act::Admit,
-            Some(_) | None if !look.forgot => Act::Quarantine,
-            Some(_) | None if look.quarantine.is_some() => Act::Abstain,
-            Some(_) | None => Act::Reseed,
+            Some((mark, _)) if mark.is_of(&look.health) => NodeAction::Seat,
+            Some(_) if self.options.persistent => NodeAction::Admit,
+            None if first || look.founding => NodeAction::Admit,
+            Some(_) | None if !look.forgot => NodeAction::Quarantine,
+            Some(_) | None if look.quarantine.is_some() => NodeAction::Abstain,
+            Some(_) | None => NodeAction::Reseed,
         })
     }
 
     async fn carry_out(
         &self,
         index: usize,
-        look: &Look,
-        act: Act,
-        looks: &[Result<Look, Fault>],
+        look: &NodeLook,
+        act: NodeAction,
+        looks: &[Result<NodeLook, Fault>],
     ) -> Result<(), Fault> {
         let node = &self.nodes[index];
         let store = &*node.backend;
         let old = look.mark.as_ref().map(|(mark, _)| mark);
         let (mark, known) = match (act, &look.mark) {
-            (Act::Seat, Some((old, fence))) => {
+            (NodeAction::Seat, Some((old, fence))) => {
                 // Asked for again, so that the mark never ends by itself.
                 old.write(store, 0).await?;
                 (old.clone(), fence + AHEAD)
             }
-            (Act::Seat | Act::Admit, _) => {
+            (NodeAction::Seat | NodeAction::Admit, _) => {
                 let mark = self.charter.mark(&look.health, old.map_or(0, |old| old.seed));
                 self.replace(store, old, &mark).await?;
                 (mark, 0)
             }
             // After the quarantine and not before: until then somebody may be given a fence that
             // rests on a vote from before.
-            (Act::Reseed, _) => {
+            (NodeAction::Reseed, _) => {
                 let known = self.known_fences(index, looks).await;
                 let seed = known.max(old.map_or(0, |old| old.seed));
                 let mark = self.charter.mark(&look.health, seed);
                 self.replace(store, old, &mark).await?;
                 (mark, seed + AHEAD)
             }
-            (Act::Quarantine, _) => {
+            (NodeAction::Quarantine, _) => {
                 let while_ = self.quarantine();
                 mark::quarantine(store, &self.charter, &look.health, while_).await?;
                 tracing::warn!(node = self.names[index], ?while_, "lost its memory and abstains");
                 return self.abstain(index, look, while_);
             }
-            (Act::Abstain, _) => {
+            (NodeAction::Abstain, _) => {
                 return self.abstain(index, look, look.quarantine.unwrap_or_default());
             }
         };
         node.still_in(look.epoch)?;
         self.told.set(index, known, self.size);
         let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
-        node.take_seat(Seat { epoch, identity, mark: Some(mark), ..Seat::default() });
+        node.take_seat(NodeMemory { epoch, identity, mark: Some(mark), ..NodeMemory::default() });
         Ok(())
     }
 
-    fn abstain(&self, index: usize, look: &Look, left: Duration) -> Result<(), Fault> {
+    fn abstain(&self, index: usize, look: &NodeLook, left: Duration) -> Result<(), Fault> {
         let node = &self.nodes[index];
         node.still_in(look.epoch)?;
         self.told.set(index, 0, self.size);
         // A little longer than the node says, by the slower of the two clocks.
         let until = Some(Instant::now() + left + left / 50);
         let (epoch, identity) = (Some(look.epoch), look.health.identity.clone());
-        node.take_seat(Seat { epoch, identity, abstains_until: until, ..Seat::default() });
+        node.take_seat(NodeMemory {
+            epoch,
+            identity,
+            abstains_until: until,
+            ..NodeMemory::default()
+        });
         Ok(())
     }
 
@@ -269,9 +274,9 @@ impl Inner {
     }
 
     /// No fence that the quorum ever gave out is larger: the largest that the other nodes know of.
-    async fn known_fences(&self, except: usize, looks: &[Result<Look, Fault>]) -> u64 {
+    async fn known_fences(&self, except: usize, looks: &[Result<NodeLook, Fault>]) -> u64 {
         let others = looks.iter().enumerate().filter(|(index, _)| *index != except);
-        let remembers = |look: &Look| match &look.mark {
+        let remembers = |look: &NodeLook| match &look.mark {
             Some((mark, fence)) if mark.is_of(&look.health) => Some(fence + AHEAD),
             _ => None,
         };
@@ -294,20 +299,20 @@ impl Inner {
     }
 
     /// What the vote of a node is worth, after a look at it if it was reached anew.
-    pub(super) async fn seated(self: &Arc<Self>, index: usize) -> Result<Worth, Fault> {
+    pub(super) async fn seated(self: &Arc<Self>, index: usize) -> Result<VoteValue, Fault> {
         let node = &self.nodes[index];
-        if node.worth() == Worth::Unknown {
+        if node.vote_value() == VoteValue::Unknown {
             let inner = Arc::clone(self);
             let look = || async move { inner.look_at(index).await };
-            node.looking.run(self.options.node_timeout * STEPS_MAX, look).await?;
+            node.looking.run(self.options.node_timeout * LOOK_STEPS_MAX, look).await?;
         }
-        Ok(node.worth())
+        Ok(node.vote_value())
     }
 
     /// Looks at a node that was reached anew.
     async fn look_at(&self, index: usize) -> Result<(), Fault> {
         let node = &self.nodes[index];
-        if node.worth() != Worth::Unknown {
+        if node.vote_value() != VoteValue::Unknown {
             return Ok(());
         }
         let look = self.in_time(mark::look(&*node.backend)).await;
@@ -315,15 +320,15 @@ impl Inner {
         let look = look?;
         self.refuse_replica(index, &look.health)?;
         let same = |other: &usize| {
-            *other != index && self.nodes[*other].seat().identity == look.health.identity
+            *other != index && self.nodes[*other].memory().identity == look.health.identity
         };
         if let Some(twin) = (0..self.nodes.len()).find(same) {
             return Err(self.doubled(index, twin));
         }
         // Who was a member and has no mark any more has forgotten, whatever else it looks like.
-        let was_member = node.seat().epoch.is_some();
+        let was_member = node.memory().epoch.is_some();
         let act = match self.judge(&look, false) {
-            Ok(Act::Admit) if was_member && look.mark.is_none() => Act::Quarantine,
+            Ok(NodeAction::Admit) if was_member && look.mark.is_none() => NodeAction::Quarantine,
             Ok(act) => act,
             Err(fault) => {
                 // Another list of nodes is in use: the next call finds out before it asks anybody.
@@ -332,7 +337,7 @@ impl Inner {
             }
         };
         let looks = match act {
-            Act::Reseed => self.look_at_all().await,
+            NodeAction::Reseed => self.look_at_all().await,
             _ => Vec::new(),
         };
         self.in_time(self.carry_out(index, &look, act, &looks)).await
@@ -348,9 +353,9 @@ impl Inner {
         let silent = self.silent(self.all(), Instant::now());
         let mut round = Round::new(self.all(), silent, |index| {
             let inner = Arc::clone(self);
-            let call: Call<u64> = Box::pin(async move {
+            let call: NodeCall<u64> = Box::pin(async move {
                 let node = &inner.nodes[index];
-                let Some(mark) = node.seat().mark else { return Err(unmarked()) };
+                let Some(mark) = node.memory().mark else { return Err(unmarked()) };
                 mark.raise(&*node.backend, fence).await
             });
             call

@@ -3,32 +3,34 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Answer, Backend, Claim, Fault, FaultKind, How, Outcome, Target};
+use distlock_core::{
+    Answer, Backend, Claim, Fault, FaultKind, ReleaseOptions, ReleaseOutcome, Target,
+};
 use tokio::time::Instant;
 
+use super::liveness::Liveness;
 use super::mark::Mark;
+use super::pending_releases::PendingReleases;
 use super::shared_work::SharedWork;
-use super::unheard::Unheard;
-use super::voice::Voice;
 use super::vote::abstains;
 use distlock_core::sync::lock;
 
 /// A store that votes.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct QuorumNode {
     pub(super) backend: Arc<dyn Backend>,
-    seat: Mutex<Seat>,
+    memory: Mutex<NodeMemory>,
     /// Looking at the node, which a hundred callers do once.
     pub(super) looking: SharedWork,
     /// The store can make an ask depend on another claim.
     witnesses: bool,
-    pub(super) voice: Voice,
-    pub(super) unheard: Unheard,
+    pub(super) liveness: Liveness,
+    pub(super) unheard: PendingReleases,
 }
 
 /// What is known of the node's memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seat {
+pub(super) struct NodeMemory {
     /// The epoch of the store in which it was last looked at; none if it never was.
     pub(super) epoch: Option<u64>,
     pub(super) identity: String,
@@ -44,7 +46,7 @@ pub(super) struct Seat {
 
 /// What a vote of a node is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worth {
+pub(super) enum VoteValue {
     /// It counts if the store is still in this epoch when the answer has come; fences from it must
     /// be above this seed.
     Counts { epoch: u64, seed: u64 },
@@ -54,68 +56,72 @@ pub(super) enum Worth {
     Unknown,
 }
 
-impl Node {
+impl QuorumNode {
     /// A node that counts as silent after this long without an answer.
     pub(super) fn new(backend: Arc<dyn Backend>, patience: Duration) -> Self {
         Self {
             witnesses: backend.capabilities().witness,
             backend,
-            seat: Mutex::default(),
+            memory: Mutex::default(),
             looking: SharedWork::default(),
-            voice: Voice::new(patience),
-            unheard: Unheard::default(),
+            liveness: Liveness::new(patience),
+            unheard: PendingReleases::default(),
         }
     }
 
     /// Takes note of whether it can be heard.
     pub(super) fn heard<T>(&self, answer: &Result<T, Fault>) {
         match answer {
-            Ok(_) if self.voice.heard() => self.unheard.hurry(),
+            Ok(_) if self.liveness.heard() => self.unheard.hurry(),
             Ok(_) => {}
             Err(fault) if fault.kind() == FaultKind::Unsupported => {}
-            Err(_) => self.voice.failed(Instant::now()),
+            Err(_) => self.liveness.failed(Instant::now()),
         }
     }
 
     /// Releases there, whether its vote counts or not.
-    pub(super) async fn release(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+    pub(super) async fn release(
+        &self,
+        target: &Target,
+        how: ReleaseOptions,
+    ) -> Result<ReleaseOutcome, Fault> {
         let outcome = self.backend.release(target, how).await;
         self.heard(&outcome);
         outcome
     }
 
-    pub(super) fn seat(&self) -> Seat {
-        lock(&self.seat).clone()
+    pub(super) fn memory(&self) -> NodeMemory {
+        lock(&self.memory).clone()
     }
 
-    pub(super) fn take_seat(&self, mut seat: Seat) {
-        let mark = seat.mark.as_ref().filter(|_| self.witnesses);
-        seat.witness = mark.and_then(|mark| mark.claim().ok());
-        *lock(&self.seat) = seat;
+    pub(super) fn take_seat(&self, mut memory: NodeMemory) {
+        let mark = memory.mark.as_ref().filter(|_| self.witnesses);
+        memory.witness = mark.and_then(|mark| mark.claim().ok());
+        *lock(&self.memory) = memory;
     }
 
     /// What its vote is worth at this moment.
-    pub(super) fn worth(&self) -> Worth {
+    pub(super) fn vote_value(&self) -> VoteValue {
         let now = self.backend.epoch();
-        let seat = lock(&self.seat);
-        match (seat.epoch, seat.abstains_until) {
-            (Some(epoch), _) if epoch != now || seat.forgot => Worth::Unknown,
-            (None, _) => Worth::Unknown,
+        let memory = lock(&self.memory);
+        match (memory.epoch, memory.abstains_until) {
+            (Some(epoch), _) if epoch != now || memory.forgot => VoteValue::Unknown,
+            (None, _) => VoteValue::Unknown,
             (Some(epoch), Some(until)) if until > Instant::now() => {
-                Worth::Abstains { epoch, left: until - Instant::now() }
+                VoteValue::Abstains { epoch, left: until - Instant::now() }
             }
             // Whatever it had promised is over: it has to be told what it forgot.
-            (Some(_), Some(_)) => Worth::Unknown,
+            (Some(_), Some(_)) => VoteValue::Unknown,
             (Some(epoch), None) => {
-                let seed = seat.mark.as_ref().map_or(0, |mark| mark.seed);
-                Worth::Counts { epoch, seed }
+                let seed = memory.mark.as_ref().map_or(0, |mark| mark.seed);
+                VoteValue::Counts { epoch, seed }
             }
         }
     }
 
     /// What an ask depends on at this node: its mark, where the store can tell.
     pub(super) fn witness(&self) -> Option<Claim> {
-        lock(&self.seat).witness.clone()
+        lock(&self.memory).witness.clone()
     }
 
     /// Takes note of an answer to an ask. A store that has lost its mark has to be looked at before
@@ -125,7 +131,7 @@ impl Node {
         if !matches!(answer, Ok(Answer::Forgot)) {
             return answer;
         }
-        lock(&self.seat).forgot = true;
+        lock(&self.memory).forgot = true;
         Err(Fault::transient("count this vote", "the store has forgotten that it belongs here"))
     }
 
@@ -139,7 +145,7 @@ impl Node {
     }
 }
 
-impl Worth {
+impl VoteValue {
     /// The epoch and the seed of a vote that counts.
     pub(super) fn counted(self) -> Result<(u64, u64), Fault> {
         match self {

@@ -3,27 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Fault, How, Outcome, Target};
+use distlock_core::{Fault, ReleaseOptions, ReleaseOutcome, Target};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::acquire::unanswered;
-use super::claims::{Known, Late};
-use super::round::{Call, Round};
-use super::set::Set;
-use super::sweeper::LATE_MAX;
-use super::unheard::Release;
-use super::vote::{Releases, no_quorum};
-use super::{BURY, Inner, ReleaseReport};
+use super::claims::{ClaimState, LateAnswer};
+use super::late_calls::LATE_CALL_MAX;
+use super::pending_releases::PendingRelease;
+use super::round::{NodeCall, Round};
+use super::set::NodeSet;
+use super::vote::{ReleaseVotes, no_quorum};
+use super::{BURY_FOR, QuorumInner, ReleaseReport};
 
-impl Inner {
+impl QuorumInner {
     /// Releases on all nodes, and answers when a majority has. The rest goes on by itself.
     pub(super) async fn release(
         self: &Arc<Self>,
         target: &Target,
-        how: How,
-    ) -> Result<Outcome, Fault> {
-        let leaving = Leaving::new(self, target, how);
-        let (mut releases, now) = (Releases::default(), Instant::now());
+        how: ReleaseOptions,
+    ) -> Result<ReleaseOutcome, Fault> {
+        let leaving = ReleaseRound::new(self, target, how);
+        let (mut releases, now) = (ReleaseVotes::default(), Instant::now());
         releases.gone = leaving.absent.len();
         let nodes = self.all().without(leaving.absent);
         let mut round = Round::new(nodes, self.silent(nodes, now), |index| leaving.call(index));
@@ -44,7 +44,7 @@ impl Inner {
         while let Some((index, outcome)) = round.ready() {
             releases.count(index, outcome);
         }
-        let failed: Set = releases.faults.iter().map(|(index, _)| *index).collect();
+        let failed: NodeSet = releases.faults.iter().map(|(index, _)| *index).collect();
         if !releases.is_decided(self.size) {
             let silent = round.unanswered().iter().map(|index| (index, unanswered(patience)));
             releases.faults.extend(silent);
@@ -52,7 +52,7 @@ impl Inner {
         let left_alone = round.unasked();
         let late = round.into_late();
         for (index, _) in &late {
-            self.nodes[*index].voice.waits(now);
+            self.nodes[*index].liveness.waits(now);
         }
         leaving.see_through(late);
         for index in failed.iter().chain(left_alone.iter()) {
@@ -66,19 +66,21 @@ impl Inner {
 
     /// Releases on all nodes and waits for each as long as a release may take.
     pub(super) async fn release_everywhere(self: &Arc<Self>, target: &Target) -> ReleaseReport {
-        let leaving = Leaving::new(self, target, How::default());
-        let mut releases = Releases::default();
-        let mut round = Round::new(self.all(), Set::NONE, |index| leaving.call(index));
+        let leaving = ReleaseRound::new(self, target, ReleaseOptions::default());
+        let mut releases = ReleaseVotes::default();
+        let mut round = Round::new(self.all(), NodeSet::NONE, |index| leaving.call(index));
         let hearing = async {
             while let Some((index, outcome)) = round.next().await {
                 releases.count(index, outcome);
             }
         };
-        let in_time = timeout(LATE_MAX, hearing).await.is_ok();
+        let in_time = timeout(LATE_CALL_MAX, hearing).await.is_ok();
         leaving.see_through(Vec::new());
         if !in_time {
             let late = round.into_late();
-            releases.faults.extend(late.iter().map(|(index, _)| (*index, unanswered(LATE_MAX))));
+            releases
+                .faults
+                .extend(late.iter().map(|(index, _)| (*index, unanswered(LATE_CALL_MAX))));
         }
         for (index, _) in &releases.faults {
             self.repeat(*index, leaving.unheard(*index));
@@ -95,25 +97,25 @@ impl Inner {
 }
 
 /// A release, and what is known of what it releases.
-struct Leaving<'a> {
-    inner: &'a Arc<Inner>,
+struct ReleaseRound<'a> {
+    inner: &'a Arc<QuorumInner>,
     target: Arc<Target>,
-    how: How,
+    how: ReleaseOptions,
     since: Instant,
-    known: Option<Known>,
+    known: Option<ClaimState>,
     /// The nodes that never heard of the claim.
-    absent: Set,
+    absent: NodeSet,
 }
 
-impl<'a> Leaving<'a> {
-    fn new(inner: &'a Arc<Inner>, target: &Target, how: How) -> Self {
+impl<'a> ReleaseRound<'a> {
+    fn new(inner: &'a Arc<QuorumInner>, target: &Target, how: ReleaseOptions) -> Self {
         let known = match target {
             Target::Claim(claim) => inner.claims.releasing(&claim.id),
             // Other attempts may have the claim: what is known of it stays known.
             Target::Attempt { claim, .. } => inner.claims.change(&claim.id, |known| known.clone()),
             _ => None,
         };
-        let absent = known.as_ref().map_or(Set::NONE, |k| k.unasked.without(k.doubtful));
+        let absent = known.as_ref().map_or(NodeSet::NONE, |k| k.unasked.without(k.doubtful));
         let (target, since) = (Arc::new(target.clone()), Instant::now());
         Self { inner, target, how, since, known, absent }
     }
@@ -123,16 +125,16 @@ impl<'a> Leaving<'a> {
         self.known.as_ref().is_some_and(|known| known.doubtful.has(node))
     }
 
-    fn late_at(&self, node: usize) -> Option<Late> {
+    fn late_at(&self, node: usize) -> Option<LateAnswer> {
         self.known.as_ref().and_then(|known| known.late_at(node))
     }
 
     fn bury(&self, doubtful: bool) -> Duration {
-        if doubtful { self.how.bury.max(BURY) } else { self.how.bury }
+        if doubtful { self.how.bury.max(BURY_FOR) } else { self.how.bury }
     }
 
     /// The release at one node.
-    fn call(&self, index: usize) -> Call<Outcome> {
+    fn call(&self, index: usize) -> NodeCall<ReleaseOutcome> {
         let (inner, target) = (Arc::clone(self.inner), Arc::clone(&self.target));
         let (late, doubtful) = (self.late_at(index), self.is_doubtful(index));
         let (how, answered) = (self.how, self.bury(doubtful));
@@ -149,16 +151,16 @@ impl<'a> Leaving<'a> {
                 }
                 None => answered,
             };
-            inner.nodes[index].release(&target, How { bury, ..how }).await
+            inner.nodes[index].release(&target, ReleaseOptions { bury, ..how }).await
         })
     }
 
     /// The release as it is repeated at a node that has not heard it.
-    fn unheard(&self, index: usize) -> Release {
+    fn unheard(&self, index: usize) -> PendingRelease {
         let doubtful = self.is_doubtful(index) || self.late_at(index).is_some();
         let lease = self.known.as_ref().map(|known| known.lease);
         let lease = lease.unwrap_or(self.inner.options.max_ttl).max(self.how.keep);
-        Release {
+        PendingRelease {
             target: Arc::clone(&self.target),
             bury: self.bury(doubtful),
             keep_until: self.since + self.how.keep,
@@ -167,7 +169,7 @@ impl<'a> Leaving<'a> {
     }
 
     /// The release has ended, but for these calls.
-    fn see_through(&self, late: Vec<(usize, Call<Outcome>)>) {
+    fn see_through(&self, late: Vec<(usize, NodeCall<ReleaseOutcome>)>) {
         let claim = match &*self.target {
             Target::Claim(claim) => Some(claim.id),
             _ => None,
@@ -175,13 +177,13 @@ impl<'a> Leaving<'a> {
         if let Some(id) = &claim {
             self.inner.claims.take(id);
         }
-        let mut known = Known::new(Duration::ZERO);
+        let mut known = ClaimState::new(Duration::ZERO);
         for (index, call) in late {
             let (call, late) = self.inner.late(index, claim, Some(self.unheard(index)), call);
             known.late.push((index, call));
             // It goes out when the ask before it was answered: somebody has to wait for that.
             let waits = self.late_at(index).is_some_and(|ask| ask.peek().is_none());
-            if waits { self.inner.sweeper.take(late) } else { self.inner.sweeper.park(late) }
+            if waits { self.inner.late_calls.take(late) } else { self.inner.late_calls.park(late) }
         }
         if let Some(id) = claim {
             self.inner.claims.put(id, known);

@@ -10,53 +10,56 @@ use futures_util::stream::{self, FuturesUnordered, SelectAll};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Inner;
-use super::node::Worth;
+use super::QuorumInner;
+use super::late_calls::LATE_CALL_MAX;
+use super::node::VoteValue;
 use super::round::RESERVE_AFTER;
-use super::set::Set;
-use super::sweeper::LATE_MAX;
-use super::vote::{Standings, Stands, abstains, no_quorum};
+use super::set::NodeSet;
+use super::vote::{Decision, RenewalVotes, abstains, no_quorum};
 
 /// Where a claim of the batch stands.
-type Stand = (usize, Result<Standing, Fault>);
+type ClaimAnswer = (usize, Result<Standing, Fault>);
 
 /// What is left to do for a claim after its answers have come.
-type Rest<'a> = Pin<Box<dyn Future<Output = Option<Stand>> + Send + 'a>>;
+type RemainingWork<'a> = Pin<Box<dyn Future<Output = Option<ClaimAnswer>> + Send + 'a>>;
 
 /// What a node said of a claim of the batch.
-struct Heard {
+struct NodeAnswer {
     node: usize,
     index: usize,
     standing: Result<Standing, Fault>,
 }
 
 /// A batch under renewal.
-struct Renewing<'a> {
-    inner: &'a Arc<Inner>,
+struct RenewalRound<'a> {
+    inner: &'a Arc<QuorumInner>,
     batch: &'a [Renewal],
-    claims: Vec<(Standings, Stands)>,
-    nodes: SelectAll<Streaming<'a, Heard>>,
+    claims: Vec<(RenewalVotes, Decision)>,
+    nodes: SelectAll<Streaming<'a, NodeAnswer>>,
     /// The nodes that are asked only if the others do not suffice.
-    reserve: Set,
-    rest: FuturesUnordered<Rest<'a>>,
-    ready: VecDeque<Stand>,
+    reserve: NodeSet,
+    rest: FuturesUnordered<RemainingWork<'a>>,
+    ready: VecDeque<ClaimAnswer>,
     sent_at: Instant,
     deadline: Instant,
     listening: bool,
 }
 
-impl Inner {
+impl QuorumInner {
     /// Renews a batch on every node, and answers for each claim as soon as it is decided.
-    pub(super) fn renew<'a>(self: &'a Arc<Self>, batch: &'a [Renewal]) -> Streaming<'a, Stand> {
+    pub(super) fn renew<'a>(
+        self: &'a Arc<Self>,
+        batch: &'a [Renewal],
+    ) -> Streaming<'a, ClaimAnswer> {
         let span = batch.iter().map(|renewal| renewal.span).min().unwrap_or_default();
-        let claims = batch.iter().map(|_| (Standings::default(), Stands::Open)).collect();
+        let claims = batch.iter().map(|_| (RenewalVotes::default(), Decision::Open)).collect();
         let now = Instant::now();
-        let mut renewing = Renewing {
+        let mut renewing = RenewalRound {
             inner: self,
             batch,
             claims,
             nodes: SelectAll::new(),
-            reserve: Set::NONE,
+            reserve: NodeSet::NONE,
             rest: FuturesUnordered::new(),
             ready: VecDeque::new(),
             sent_at: now,
@@ -83,18 +86,18 @@ impl Inner {
         self: &'a Arc<Self>,
         node: usize,
         batch: &'a [Renewal],
-    ) -> Streaming<'a, Heard> {
+    ) -> Streaming<'a, NodeAnswer> {
         let seated = async move {
             self.join().await?;
             self.seated(node).await
         };
-        Box::pin(seated.into_stream().flat_map(move |worth| {
-            let (epoch, votes) = match worth {
-                Ok(Worth::Counts { epoch, .. }) => (epoch, true),
-                Ok(Worth::Abstains { epoch, .. }) => (epoch, false),
+        Box::pin(seated.into_stream().flat_map(move |vote_value| {
+            let (epoch, votes) = match vote_value {
+                Ok(VoteValue::Counts { epoch, .. }) => (epoch, true),
+                Ok(VoteValue::Abstains { epoch, .. }) => (epoch, false),
                 other => {
-                    let fault = other.and_then(Worth::counted).err().unwrap_or_else(abstains);
-                    let all = (0..batch.len()).map(move |index| Heard {
+                    let fault = other.and_then(VoteValue::counted).err().unwrap_or_else(abstains);
+                    let all = (0..batch.len()).map(move |index| NodeAnswer {
                         node,
                         index,
                         standing: Err(fault.clone()),
@@ -110,7 +113,7 @@ impl Inner {
                     Ok(Standing::Held { .. }) if !votes => Err(abstains()),
                     standing => self.nodes[node].still_in(epoch).and(standing),
                 };
-                Heard { node, index, standing }
+                NodeAnswer { node, index, standing }
             }))
         }))
     }
@@ -119,7 +122,7 @@ impl Inner {
     async fn held(
         self: &Arc<Self>,
         renewal: &Renewal,
-        standings: &Standings,
+        standings: &RenewalVotes,
     ) -> Result<Standing, Fault> {
         let mut held = standings.held.clone();
         let deadline = Instant::now() + self.patience(renewal.span);
@@ -139,7 +142,7 @@ impl Inner {
         }
         let store = &self.nodes[node];
         let ask = Ask { witness: store.witness(), ..ask };
-        let healed = timeout(LATE_MAX, store.backend.acquire(&ask)).await;
+        let healed = timeout(LATE_CALL_MAX, store.backend.acquire(&ask)).await;
         let healed = healed.map(|answer| store.answered(answer));
         if matches!(healed, Ok(Ok(_))) {
             self.claims.change(&claim.id, |known| known.doubtful.remove(node));
@@ -149,13 +152,13 @@ impl Inner {
     }
 }
 
-impl<'a> Renewing<'a> {
-    fn ask(&mut self, nodes: Set) {
+impl<'a> RenewalRound<'a> {
+    fn ask(&mut self, nodes: NodeSet) {
         let ask = |node| self.inner.renew_at(node, self.batch);
         self.nodes.extend(nodes.iter().map(ask));
     }
 
-    async fn next(&mut self) -> Option<Stand> {
+    async fn next(&mut self) -> Option<ClaimAnswer> {
         loop {
             if let Some(stand) = self.ready.pop_front() {
                 return Some(stand);
@@ -190,24 +193,24 @@ impl<'a> Renewing<'a> {
 
     /// True if there are nodes left that could decide what the others could not.
     fn needs_more(&self) -> bool {
-        let open = |(_, stands): &(_, Stands)| *stands == Stands::Open;
+        let open = |(_, stands): &(_, Decision)| *stands == Decision::Open;
         !self.reserve.is_empty() && self.claims.iter().any(open)
     }
 
-    fn hear(&mut self, heard: Heard) {
-        let Heard { node, index, standing } = heard;
+    fn hear(&mut self, heard: NodeAnswer) {
+        let NodeAnswer { node, index, standing } = heard;
         let inner = self.inner;
         let Some((standings, stands)) = self.claims.get_mut(index) else { return };
         let gone = matches!(&standing, Ok(Standing::Gone));
         standings.count(node, standing);
         let renewal = &self.batch[index];
         match (*stands, standings.verdict(inner.size)) {
-            (Stands::Open, Stands::Gone) => {
-                *stands = Stands::Gone;
+            (Decision::Open, Decision::Gone) => {
+                *stands = Decision::Gone;
                 self.ready.push_back((index, Ok(Standing::Gone)));
             }
-            (Stands::Open, Stands::Held) => {
-                *stands = Stands::Held;
+            (Decision::Open, Decision::Held) => {
+                *stands = Decision::Held;
                 inner.claims.change(&renewal.claim.id, |known| known.renewed(renewal.span));
                 let lost = standings.gone.clone();
                 let fence = standings.held.largest();
@@ -215,14 +218,14 @@ impl<'a> Renewing<'a> {
                     self.ready.push_back((index, Ok(Standing::Held { fence })));
                 } else {
                     let held = standings.held.clone();
-                    let standings = Standings { held, ..Standings::default() };
+                    let standings = RenewalVotes { held, ..RenewalVotes::default() };
                     self.rest.push(Box::pin(async move {
                         Some((index, inner.held(renewal, &standings).await))
                     }));
                 }
                 lost.into_iter().for_each(|node| self.heal(index, node, fence));
             }
-            (Stands::Held, _) if gone => {
+            (Decision::Held, _) if gone => {
                 let fence = standings.held.largest();
                 self.heal(index, node, fence);
             }
@@ -251,7 +254,7 @@ impl<'a> Renewing<'a> {
         self.listening = false;
         self.nodes = SelectAll::new();
         for (index, (standings, stands)) in self.claims.iter_mut().enumerate() {
-            if *stands != Stands::Open {
+            if *stands != Decision::Open {
                 continue;
             }
             let (size, names) = (self.inner.size, &self.inner.names);
@@ -262,7 +265,7 @@ impl<'a> Renewing<'a> {
             };
             let silent: Vec<_> = (0..size.0).filter(|node| !heard(node)).collect();
             for node in &silent {
-                self.inner.nodes[*node].voice.waits(self.sent_at);
+                self.inner.nodes[*node].liveness.waits(self.sent_at);
             }
             let patience = self.inner.patience(self.batch[index].span);
             let unheard =

@@ -9,7 +9,7 @@ use distlock_core::Fault;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::set::Set;
+use super::set::NodeSet;
 
 /// How long nodes in reserve are left alone while others are asked.
 pub(super) const RESERVE_AFTER: Duration = Duration::from_millis(50);
@@ -19,23 +19,23 @@ pub(super) const RESERVE_AFTER: Duration = Duration::from_millis(50);
 pub(super) const ALL_BUT_DECIDED: Duration = Duration::from_millis(100);
 
 /// A call to one node that belongs to nobody, so that it can outlive the round.
-pub(super) type Call<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
+pub(super) type NodeCall<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
 /// The calls of a question that have not been answered yet. They are polled side by side by the
 /// task that asks: five nodes cost no task and no channel.
 pub(super) struct Round<T, B> {
-    calls: Vec<(usize, Call<T>)>,
+    calls: Vec<(usize, NodeCall<T>)>,
     /// The nodes that are asked only if the answers of the others do not suffice, or are slow.
-    reserve: Set,
+    reserve: NodeSet,
     reserve_at: Instant,
     /// Begins the call to a node.
     begin: B,
 }
 
-impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
+impl<T, B: FnMut(usize) -> NodeCall<T>> Round<T, B> {
     /// Asks these nodes, and those in reserve when somebody still wants to hear more after all the
     /// others have answered, or after a moment.
-    pub(super) fn new(nodes: Set, reserve: Set, mut begin: B) -> Self {
+    pub(super) fn new(nodes: NodeSet, reserve: NodeSet, mut begin: B) -> Self {
         let mut calls = Vec::with_capacity(nodes.len());
         calls.extend(nodes.without(reserve).iter().map(|node| (node, begin(node))));
         Self { calls, reserve, reserve_at: Instant::now() + RESERVE_AFTER, begin }
@@ -56,7 +56,10 @@ impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
 
     /// The next answer of a node that is likely to answer soon: none if only suspects are left, or
     /// if no answer comes for a while.
-    pub(super) async fn next_soon(&mut self, suspects: Set) -> Option<(usize, Result<T, Fault>)> {
+    pub(super) async fn next_soon(
+        &mut self,
+        suspects: NodeSet,
+    ) -> Option<(usize, Result<T, Fault>)> {
         if self.unanswered().without(suspects).is_empty() {
             return None;
         }
@@ -64,7 +67,7 @@ impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
     }
 
     /// The nodes that have not answered, asked or not.
-    pub(super) fn unanswered(&self) -> Set {
+    pub(super) fn unanswered(&self) -> NodeSet {
         self.calls.iter().map(|(node, _)| *node).chain(self.reserve.iter()).collect()
     }
 
@@ -87,12 +90,12 @@ impl<T, B: FnMut(usize) -> Call<T>> Round<T, B> {
     }
 
     /// The nodes that were not needed.
-    pub(super) fn unasked(&self) -> Set {
+    pub(super) fn unasked(&self) -> NodeSet {
         self.reserve
     }
 
     /// The calls that are still under way.
-    pub(super) fn into_late(self) -> Vec<(usize, Call<T>)> {
+    pub(super) fn into_late(self) -> Vec<(usize, NodeCall<T>)> {
         self.calls
     }
 }

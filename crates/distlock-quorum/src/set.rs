@@ -2,9 +2,9 @@
 
 /// Some of the nodes, by their numbers. There are never more than fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set(u64);
+pub(super) struct NodeSet(u64);
 
-impl Set {
+impl NodeSet {
     pub(super) const NONE: Self = Self(0);
 
     /// The first so many nodes.
@@ -42,7 +42,7 @@ impl Set {
     }
 }
 
-impl FromIterator<usize> for Set {
+impl FromIterator<usize> for NodeSet {
     fn from_iter<T: IntoIterator<Item = usize>>(nodes: T) -> Self {
         let mut set = Self::NONE;
         nodes.into_iter().for_each(|node| set.add(node));

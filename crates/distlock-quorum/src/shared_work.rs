@@ -14,12 +14,12 @@ use tokio::time::timeout;
 
 use distlock_core::sync::lock;
 
-type Outcome = Option<Result<(), Fault>>;
+type SharedOutcome = Option<Result<(), Fault>>;
 
 /// One kind of work, of which at most one run is in flight per runtime.
 #[derive(Debug, Default)]
 pub(super) struct SharedWork {
-    in_flight: Mutex<Vec<(Id, watch::Receiver<Outcome>)>>,
+    in_flight: Mutex<Vec<(Id, watch::Receiver<SharedOutcome>)>>,
 }
 
 impl SharedWork {
@@ -50,7 +50,7 @@ impl SharedWork {
         &self,
         runtime: &Handle,
         start: impl FnOnce() -> F,
-    ) -> watch::Receiver<Outcome>
+    ) -> watch::Receiver<SharedOutcome>
     where
         F: Future<Output = Result<(), Fault>> + Send + 'static,
     {

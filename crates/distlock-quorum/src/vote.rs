@@ -1,14 +1,14 @@
 //! What the answers of the nodes amount to, as pure arithmetic.
 
-use distlock_core::{Answer, Busy, Fault, FaultKind, Holder, NoQuorum, Outcome, Standing};
+use distlock_core::{Answer, Busy, Fault, FaultKind, Holder, NoQuorum, ReleaseOutcome, Standing};
 
-use super::set::Set;
+use super::set::NodeSet;
 
 /// How many nodes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(pub(super) usize);
+pub(super) struct QuorumSize(pub(super) usize);
 
-impl Size {
+impl QuorumSize {
     /// Any two sets of this many nodes share one.
     pub(super) fn majority(self) -> usize {
         self.0 / 2 + 1
@@ -21,14 +21,14 @@ impl Size {
 }
 
 /// Why a node did not answer, by its number.
-pub(super) type Faults = Vec<(usize, Fault)>;
+pub(super) type FaultsByNode = Vec<(usize, Fault)>;
 
 /// The fault of a call that too few nodes answered.
 pub(super) fn no_quorum(
     action: &'static str,
-    size: Size,
+    size: QuorumSize,
     granted: usize,
-    faults: &Faults,
+    faults: &FaultsByNode,
     names: &[String],
 ) -> Fault {
     if let Some((_, fault)) = faults.iter().find(|(_, f)| f.kind() == FaultKind::Unsupported) {
@@ -49,22 +49,22 @@ pub(super) fn no_quorum(
 
 /// The fences under which nodes hold one claim.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fences(pub(super) Vec<(usize, u64)>);
+pub(super) struct ClaimFences(pub(super) Vec<(usize, u64)>);
 
-impl Fences {
+impl ClaimFences {
     /// The largest: the fence of the whole.
     pub(super) fn largest(&self) -> u64 {
         self.0.iter().map(|(_, fence)| *fence).max().unwrap_or_default()
     }
 
     /// True if a majority has it, so that every later majority has seen it.
-    pub(super) fn agree(&self, size: Size) -> bool {
+    pub(super) fn agree(&self, size: QuorumSize) -> bool {
         let largest = self.largest();
         self.0.iter().filter(|(_, fence)| *fence >= largest).count() >= size.majority()
     }
 
     /// The nodes that have to be told.
-    pub(super) fn laggards(&self) -> Set {
+    pub(super) fn laggards(&self) -> NodeSet {
         let largest = self.largest();
         self.0.iter().filter(|(_, fence)| *fence < largest).map(|(node, _)| *node).collect()
     }
@@ -72,20 +72,20 @@ impl Fences {
 
 /// The answers to one ask.
 #[derive(Debug)]
-pub(super) struct Votes {
-    size: Size,
-    pub(super) granted: Fences,
+pub(super) struct AcquireVotes {
+    size: QuorumSize,
+    pub(super) granted: ClaimFences,
     busy: Vec<Busy>,
     dead: usize,
     conflicts: usize,
     /// How many nodes were not needed and never asked.
     pub(super) unasked: usize,
-    pub(super) faults: Faults,
+    pub(super) faults: FaultsByNode,
 }
 
-impl Votes {
-    pub(super) fn new(size: Size) -> Self {
-        let (granted, busy, faults) = (Fences::default(), Vec::new(), Vec::new());
+impl AcquireVotes {
+    pub(super) fn new(size: QuorumSize) -> Self {
+        let (granted, busy, faults) = (ClaimFences::default(), Vec::new(), Vec::new());
         Self { size, granted, busy, dead: 0, conflicts: 0, unasked: 0, faults }
     }
 
@@ -176,15 +176,15 @@ pub(super) fn abstains() -> Fault {
 
 /// The answers to one renewal.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
-    pub(super) held: Fences,
+pub(super) struct RenewalVotes {
+    pub(super) held: ClaimFences,
     pub(super) gone: Vec<usize>,
-    pub(super) faults: Faults,
+    pub(super) faults: FaultsByNode,
 }
 
 /// What they amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stands {
+pub(super) enum Decision {
     /// Held by a majority.
     Held,
     /// No majority can hold it.
@@ -193,7 +193,7 @@ pub(super) enum Stands {
     Open,
 }
 
-impl Standings {
+impl RenewalVotes {
     pub(super) fn count(&mut self, node: usize, standing: Result<Standing, Fault>) {
         match standing {
             Ok(Standing::Held { fence }) => self.held.0.push((node, fence)),
@@ -202,29 +202,29 @@ impl Standings {
         }
     }
 
-    pub(super) fn verdict(&self, size: Size) -> Stands {
+    pub(super) fn verdict(&self, size: QuorumSize) -> Decision {
         if self.held.0.len() >= size.majority() {
-            Stands::Held
+            Decision::Held
         } else if self.gone.len() >= size.blocking() {
-            Stands::Gone
+            Decision::Gone
         } else {
-            Stands::Open
+            Decision::Open
         }
     }
 }
 
 /// The answers to one release.
 #[derive(Debug, Default)]
-pub(super) struct Releases {
+pub(super) struct ReleaseVotes {
     pub(super) held: usize,
     pub(super) gone: usize,
-    pub(super) faults: Faults,
+    pub(super) faults: FaultsByNode,
 }
 
-impl Releases {
-    pub(super) fn count(&mut self, node: usize, outcome: Result<Outcome, Fault>) {
+impl ReleaseVotes {
+    pub(super) fn count(&mut self, node: usize, outcome: Result<ReleaseOutcome, Fault>) {
         match outcome {
-            Ok(Outcome::Gone) => self.gone += 1,
+            Ok(ReleaseOutcome::Gone) => self.gone += 1,
             Ok(_) => self.held += 1,
             Err(fault) => self.faults.push((node, fault)),
         }
@@ -234,21 +234,21 @@ impl Releases {
         self.held + self.gone
     }
 
-    pub(super) fn is_decided(&self, size: Size) -> bool {
+    pub(super) fn is_decided(&self, size: QuorumSize) -> bool {
         self.held >= size.majority()
             || self.gone >= size.majority()
             || self.answered() + self.faults.len() >= size.0
     }
 
     /// None if a majority may still have it.
-    pub(super) fn outcome(&self, size: Size) -> Option<Outcome> {
+    pub(super) fn outcome(&self, size: QuorumSize) -> Option<ReleaseOutcome> {
         if self.answered() < size.majority() {
             return None;
         }
         // It was held if those that had it make a majority together with those that cannot say.
         let had = self.held > 0 && self.held + self.faults.len() >= size.majority();
         let even = self.held > 0 && self.gone < size.majority();
-        Some(if had || even { Outcome::WasHeld } else { Outcome::Gone })
+        Some(if had || even { ReleaseOutcome::WasHeld } else { ReleaseOutcome::Gone })
     }
 }
 
@@ -267,8 +267,8 @@ mod tests {
         Answer::Busy(Busy { ticket: None, ahead: 0, retry_after, holder: None })
     }
 
-    fn votes(answers: &[Result<Answer, Fault>], total: usize) -> Votes {
-        let mut votes = Votes::new(Size(total));
+    fn votes(answers: &[Result<Answer, Fault>], total: usize) -> AcquireVotes {
+        let mut votes = AcquireVotes::new(QuorumSize(total));
         answers.iter().cloned().enumerate().for_each(|(node, answer)| votes.count(node, answer));
         votes
     }
@@ -278,7 +278,10 @@ mod tests {
     #[test]
     fn a_majority_is_more_than_half() {
         for (total, majority, blocking) in [(3, 2, 2), (4, 3, 2), (5, 3, 3), (6, 4, 3), (7, 4, 4)] {
-            assert_eq!((Size(total).majority(), Size(total).blocking()), (majority, blocking));
+            assert_eq!(
+                (QuorumSize(total).majority(), QuorumSize(total).blocking()),
+                (majority, blocking)
+            );
         }
     }
 
@@ -337,26 +340,26 @@ mod tests {
 
     #[test]
     fn a_fence_counts_when_a_majority_has_it() {
-        let fences = Fences(vec![(0, 5), (1, 7), (2, 7)]);
-        assert!(fences.agree(Size(3)) && !fences.agree(Size(5)));
-        assert_eq!((fences.largest(), fences.laggards()), (7, Set::first(1)));
+        let fences = ClaimFences(vec![(0, 5), (1, 7), (2, 7)]);
+        assert!(fences.agree(QuorumSize(3)) && !fences.agree(QuorumSize(5)));
+        assert_eq!((fences.largest(), fences.laggards()), (7, NodeSet::first(1)));
     }
 
     #[test]
     fn a_claim_is_gone_when_no_majority_can_hold_it() {
-        let mut standings = Standings::default();
+        let mut standings = RenewalVotes::default();
         standings.count(0, Ok(Standing::Gone));
         standings.count(1, Ok(Standing::Held { fence: 1 }));
-        assert_eq!(standings.verdict(Size(3)), Stands::Open);
+        assert_eq!(standings.verdict(QuorumSize(3)), Decision::Open);
         standings.count(2, Err(fault()));
-        assert_eq!(standings.verdict(Size(3)), Stands::Open, "a fault is no loss");
+        assert_eq!(standings.verdict(QuorumSize(3)), Decision::Open, "a fault is no loss");
         standings.count(2, Ok(Standing::Gone));
-        assert_eq!(standings.verdict(Size(3)), Stands::Gone);
+        assert_eq!(standings.verdict(QuorumSize(3)), Decision::Gone);
     }
 
     #[test]
     fn a_release_tells_the_truth() {
-        use Outcome::{Gone, WasHeld};
+        use ReleaseOutcome::{Gone, WasHeld};
         for (held, gone, faults, total, outcome) in [
             (2, 0, 0, 3, Some(WasHeld)),
             (0, 2, 0, 3, Some(Gone)),
@@ -368,8 +371,8 @@ mod tests {
             (2, 2, 0, 4, Some(WasHeld)),
         ] {
             let faults = (0..faults).map(|node| (node, fault())).collect();
-            let releases = Releases { held, gone, faults };
-            assert_eq!(releases.outcome(Size(total)), outcome, "{releases:?} of {total}");
+            let releases = ReleaseVotes { held, gone, faults };
+            assert_eq!(releases.outcome(QuorumSize(total)), outcome, "{releases:?} of {total}");
         }
     }
 }

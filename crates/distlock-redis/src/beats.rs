@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use distlock_core::{Fault, Key, Renewal, Standing, Ticket, Waiting};
+use distlock_core::{Fault, Key, QueuePosition, Renewal, Standing, Ticket};
 use futures_core::Stream;
 use futures_util::future::join_all;
 use futures_util::stream::{self, FuturesUnordered};
@@ -164,7 +164,7 @@ impl Inner {
     async fn tell_each(
         &self,
         beats: Vec<Beat<'_>>,
-        standings: Result<Vec<Option<Waiting>>, Fault>,
+        standings: Result<Vec<Option<QueuePosition>>, Fault>,
     ) -> Vec<Told> {
         let (mut told, asking) = (Vec::with_capacity(beats.len()), FuturesUnordered::new());
         for (at, (index, renewal)) in beats.into_iter().enumerate() {
@@ -180,7 +180,11 @@ impl Inner {
         told
     }
 
-    async fn look_at(&self, key: &Key, beats: &[Beat<'_>]) -> Result<Vec<Option<Waiting>>, Fault> {
+    async fn look_at(
+        &self,
+        key: &Key,
+        beats: &[Beat<'_>],
+    ) -> Result<Vec<Option<QueuePosition>>, Fault> {
         self.listen_to(key).await?;
         let fill = |cmd: &mut Cmd| self.fill_beat(cmd, key, beats);
         let value = self.link.eval("renew", &BEAT, &fill).await?;
@@ -197,7 +201,11 @@ impl Inner {
         }
     }
 
-    fn read_each(&self, beats: &[Beat<'_>], value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
+    fn read_each(
+        &self,
+        beats: &[Beat<'_>],
+        value: &Value,
+    ) -> Result<Vec<Option<QueuePosition>>, Fault> {
         self.read(each(&first_id(beats), beats.len(), value))
     }
 }
@@ -246,18 +254,18 @@ impl Glance {
         let ticket = beat.ticket.unwrap_or_default();
         // Not counted: all that matters is whether anybody is ahead.
         let ahead = u64::from(self.head != Some(ticket));
-        Standing::Waiting(Waiting { ticket, ahead, retry_after: self.retry_after })
+        Standing::Waiting(QueuePosition { ticket, ahead, retry_after: self.retry_after })
     }
 }
 
 /// Where beat.lua says that so many claims stand: none where this client does not wait.
-fn each(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<Waiting>>, Fault> {
+fn each(id: &str, claims: usize, value: &Value) -> Result<Vec<Option<QueuePosition>>, Fault> {
     let mut reader = Reader::answer_for(id, value)?;
     let (retry_after, head) = (reader.span()?, reader.str()?);
     let mut stand = || {
         let (ticket, ahead) = (reader.str()?, reader.str()?);
         let ahead = ahead.parse().unwrap_or(u64::from(ticket != head));
-        Ok(ticket.parse().ok().map(|ticket| Waiting { ticket, ahead, retry_after }))
+        Ok(ticket.parse().ok().map(|ticket| QueuePosition { ticket, ahead, retry_after }))
     };
     (0..claims).map(|_| stand()).collect()
 }

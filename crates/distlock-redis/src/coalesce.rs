@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use distlock_core::{Answer, Ask, ClaimId, Fault, How, Key, Outcome, Target};
+use distlock_core::{Answer, Ask, ClaimId, Fault, Key, ReleaseOptions, ReleaseOutcome, Target};
 use foldhash::fast::RandomState;
 use redis::Cmd;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
@@ -124,8 +124,8 @@ impl Inner {
     pub(super) async fn release(
         self: &Arc<Self>,
         target: &Target,
-        how: How,
-    ) -> Result<Outcome, Fault> {
+        how: ReleaseOptions,
+    ) -> Result<ReleaseOutcome, Fault> {
         if self.link.is_connected() {
             return self.release_now(target, how).await;
         }
@@ -135,9 +135,13 @@ impl Inner {
     }
 
     /// Gives up, together with others if there are any.
-    async fn release_now(self: &Arc<Self>, target: &Target, how: How) -> Result<Outcome, Fault> {
+    async fn release_now(
+        self: &Arc<Self>,
+        target: &Target,
+        how: ReleaseOptions,
+    ) -> Result<ReleaseOutcome, Fault> {
         let claim = match target {
-            Target::Claim(claim) if how == How::default() => claim,
+            Target::Claim(claim) if how == ReleaseOptions::default() => claim,
             _ => return Box::pin(self.give_up(target, how)).await,
         };
         let memory = self.together.memory(&claim.key);
@@ -146,7 +150,7 @@ impl Inner {
         let _flight = match turn {
             Turn::Alone(flight) => flight,
             Turn::With(answer) => match landed("release", answer).await? {
-                Some(_) => return Ok(Outcome::WasHeld),
+                Some(_) => return Ok(ReleaseOutcome::WasHeld),
                 None => {
                     memory.note(true);
                     None

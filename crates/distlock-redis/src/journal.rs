@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending,
-    Retention,
+    EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Note,
+    Pending, Retention,
 };
 use redis::Cmd;
 
@@ -73,7 +73,7 @@ impl Journal for Redis {
         })
     }
 
-    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>> {
         Box::pin(async move {
             let (limit, mut past) = (limit.min(JOURNAL_PAGE_MAX), Vec::new());
             let mut from = String::new();
@@ -129,11 +129,11 @@ impl Inner {
 }
 
 /// An entry of the stream; none if a version that we do not know wrote it, or somebody else.
-fn entry((id, words): Row) -> Option<Entry> {
+fn entry((id, words): Row) -> Option<JournalEntry> {
     let words = words.iter().map(|word| str::from_utf8(word).ok()).collect::<Option<Vec<_>>>()?;
     let fields: HashMap<_, _> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let note = Note::from_fields(|name| fields.get(name).copied())?;
-    Some(Entry { id: EntryId::new(id).ok()?, at_ms: fields.get("at")?.parse().ok()?, note })
+    Some(JournalEntry { id: EntryId::new(id).ok()?, at_ms: fields.get("at")?.parse().ok()?, note })
 }
 
 /// An id of a stream: milliseconds and a number. Anything else the server might take for the start

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Confirmed, Cursor, Fault, Health, How,
-    Invalid, Key, Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
-    Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Confirmed, Cursor, Fault, Health, Invalid,
+    Key, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Snapshot,
+    Standing, Streaming, Target,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -255,7 +255,7 @@ impl Inner {
     }
 
     /// Gives up by a call of its own.
-    async fn give_up(&self, target: &Target, how: How) -> Result<Outcome, Fault> {
+    async fn give_up(&self, target: &Target, how: ReleaseOptions) -> Result<ReleaseOutcome, Fault> {
         let (key, id) = (target.key(), wire::released_id(target));
         let rest = |cmd: &mut Cmd| wire::add_release(cmd, target, how);
         let value = self.law("release", &RELEASE, (key, &id), how.keep, &rest).await?;
@@ -263,7 +263,7 @@ impl Inner {
     }
 
     /// The same for a hold, as short as can be, where every client is told by PUBLISH.
-    async fn give_up_hold(&self, claim: &Claim) -> Result<Outcome, Fault> {
+    async fn give_up_hold(&self, claim: &Claim) -> Result<ReleaseOutcome, Fault> {
         let id = wire::hex(claim.id);
         let fill = |cmd: &mut Cmd| {
             self.namespace.add_main_alone(cmd, &claim.key);
@@ -381,7 +381,11 @@ impl Backend for Redis {
         Box::pin(stream::select(others, inner.keep(holds)))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(async move {
             self.inner.check_name("release", target.key())?;
             self.inner.release(target, how).await

@@ -7,8 +7,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Busy, ClaimId, Fault, Holder, Invalid, Key, Label, Order, Outcome, Push, Snapshot,
-    Standing, Waiter, Waiting,
+    Answer, Busy, ClaimId, Fault, Holder, Invalid, Key, Label, Order, Push, QueuePosition,
+    ReleaseOutcome, Snapshot, Standing, Waiter,
 };
 use redis::{RedisWrite, ToRedisArgs, Value};
 
@@ -178,7 +178,7 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
         "held" => Ok(Standing::Held { fence: reader.number()? }),
         "waiting" => {
             let (ticket, ahead) = (reader.number()?, reader.number()?);
-            Ok(Standing::Waiting(Waiting { ticket, ahead, retry_after: reader.span()? }))
+            Ok(Standing::Waiting(QueuePosition { ticket, ahead, retry_after: reader.span()? }))
         }
         "gone" => Ok(Standing::Gone),
         _ => Err(garbled(value)),
@@ -186,13 +186,17 @@ pub(super) fn standing(id: &str, value: &Value) -> Result<Standing, Fault> {
 }
 
 /// What release.lua answers, and what somebody of this client who waited is to be told.
-pub(super) fn outcome(id: &str, value: &Value) -> Result<Outcome, Fault> {
+pub(super) fn outcome(id: &str, value: &Value) -> Result<ReleaseOutcome, Fault> {
     if let Value::BulkString(_) = value {
-        return if as_str(value)? == id { Ok(Outcome::WasHeld) } else { Err(garbled(value)) };
+        return if as_str(value)? == id {
+            Ok(ReleaseOutcome::WasHeld)
+        } else {
+            Err(garbled(value))
+        };
     }
     match &*Reader::answer_for(id, value)?.str()? {
-        "waiting" => Ok(Outcome::WasWaiting),
-        "gone" => Ok(Outcome::Gone),
+        "waiting" => Ok(ReleaseOutcome::WasWaiting),
+        "gone" => Ok(ReleaseOutcome::Gone),
         _ => Err(garbled(value)),
     }
 }

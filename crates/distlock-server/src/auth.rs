@@ -12,8 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::audit::AUDIT;
 use crate::auth_throttle::Refusal;
-use crate::connections::Connection;
-use crate::limits::{Share, TTL};
+use crate::connections::TrackedConnection;
+use crate::limits::{HTTP_TTL_RANGE, Share};
 use crate::problem::Problem;
 use crate::scope::Scope;
 use crate::state::{App, Peer};
@@ -58,7 +58,7 @@ impl Caller {
     /// The longest lease this caller may have.
     pub(crate) fn ttl_max(&self) -> Duration {
         let cap = self.token.as_ref().and_then(|token| token.ttl_max);
-        cap.unwrap_or(*TTL.end()).min(*TTL.end())
+        cap.unwrap_or(*HTTP_TTL_RANGE.end()).min(*HTTP_TTL_RANGE.end())
     }
 
     /// May this caller look at every key?
@@ -185,7 +185,7 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let from = parts.extensions.get().map_or(NOWHERE, |Peer(peer)| peer.ip());
         let caller = Self::find(app, from, &parts.headers)?;
-        if let Some(connection) = parts.extensions.get::<Arc<Connection>>() {
+        if let Some(connection) = parts.extensions.get::<Arc<TrackedConnection>>() {
             app.connections.authenticated(connection);
         }
         Ok(caller)

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use distlock::{Locks, Retention};
 
-use crate::limits::WAIT_MAX;
-use crate::{Listen, Tls, Tokens};
+use crate::limits::HTTP_WAIT_MAX;
+use crate::{Listen, ServerTls, Tokens};
 
 /// The choices behind a service. Every one but the address has a default.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Config {
+pub struct ServerConfig {
     /// Where to listen. Anything but loopback needs tokens.
     pub listen: Listen,
     /// Encrypt connections. None speaks plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<ServerTls>,
     /// Who may do what. Without tokens every client that can connect may do everything.
     pub tokens: Tokens,
     /// Further names that clients may call this service by, beside loopback names. Without tokens
@@ -53,7 +53,7 @@ pub struct Config {
     pub terraform_state: Option<PathBuf>,
 }
 
-impl Config {
+impl ServerConfig {
     /// The defaults, on an address.
     pub fn new(listen: Listen) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Config {
             tokens: Tokens::default(),
             hosts: Vec::new(),
             waiters_max: 4_096,
-            wait_max: WAIT_MAX,
+            wait_max: HTTP_WAIT_MAX,
             place: Duration::from_secs(10),
             leases_max: 10_000,
             connections_max: 10_000,

@@ -30,11 +30,11 @@ const UNKNOWN_AGE_MAX: Duration = Duration::from_secs(30);
 const UNKNOWN_PER_RANGE: usize = 64;
 
 /// How many connections of a range are looked at to find one that gives way.
-const LOOKED_AT_MAX: usize = 64;
+const EXAMINED_MAX: usize = 64;
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct TrackedConnection {
     number: u64,
     /// None where all clients share an address: behind a proxy, or on a Unix socket.
     range: Option<Range>,
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     evicted: CancellationToken,
 }
 
-impl Connection {
+impl TrackedConnection {
     /// Completes when the connection has to give way to another.
     pub(crate) async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -92,19 +92,19 @@ impl Connection {
 /// All open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    table: Mutex<Table>,
+    table: Mutex<ConnectionTable>,
     /// Notified when a connection ends or becomes known.
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Table {
+struct ConnectionTable {
     max: usize,
     opened: u64,
     total: usize,
     unknown_total: usize,
     /// By range, oldest first.
-    unknown: HashMap<Option<Range>, BTreeMap<u64, Arc<Connection>>>,
+    unknown: HashMap<Option<Range>, BTreeMap<u64, Arc<TrackedConnection>>>,
 }
 
 /// Whether one more connection may be accepted.
@@ -120,7 +120,8 @@ enum Room {
 impl Connections {
     pub(crate) fn new(max: usize) -> Self {
         let max = max.max(1);
-        let table = Table { max, opened: 0, total: 0, unknown_total: 0, unknown: HashMap::new() };
+        let table =
+            ConnectionTable { max, opened: 0, total: 0, unknown_total: 0, unknown: HashMap::new() };
         Self { table: Mutex::new(table), changed: Notify::new() }
     }
 
@@ -140,12 +141,12 @@ impl Connections {
     }
 
     /// Counts a connection that was accepted, until [`close`](Self::close).
-    pub(crate) fn open(&self, range: Option<Range>) -> Arc<Connection> {
+    pub(crate) fn open(&self, range: Option<Range>) -> Arc<TrackedConnection> {
         lock(&self.table).open(range, Instant::now())
     }
 
     /// A request on this connection may do something: it stays.
-    pub(crate) fn authenticated(&self, connection: &Connection) {
+    pub(crate) fn authenticated(&self, connection: &TrackedConnection) {
         if !connection.known.swap(true, Ordering::Relaxed) {
             lock(&self.table).forget_unknown(connection);
             self.changed.notify_one();
@@ -153,7 +154,7 @@ impl Connections {
     }
 
     /// A connection has ended.
-    pub(crate) fn close(&self, connection: &Connection) {
+    pub(crate) fn close(&self, connection: &TrackedConnection) {
         let mut table = lock(&self.table);
         table.forget_unknown(connection);
         table.total -= 1;
@@ -162,7 +163,7 @@ impl Connections {
     }
 }
 
-impl Table {
+impl ConnectionTable {
     /// Unknown connections may have three quarters of all room, or all of it if it is small.
     fn unknown_max(&self) -> usize {
         self.max - self.max / 4
@@ -186,7 +187,7 @@ impl Table {
         }
     }
 
-    fn open(&mut self, range: Option<Range>, now: Instant) -> Arc<Connection> {
+    fn open(&mut self, range: Option<Range>, now: Instant) -> Arc<TrackedConnection> {
         let crowded = range.is_some()
             && self.unknown.get(&range).is_some_and(|unknown| unknown.len() >= UNKNOWN_PER_RANGE);
         if crowded {
@@ -195,7 +196,7 @@ impl Table {
         self.opened += 1;
         self.total += 1;
         self.unknown_total += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(TrackedConnection {
             number: self.opened,
             range,
             opened: now,
@@ -212,14 +213,14 @@ impl Table {
     /// Ends the oldest connection of a range that may be ended.
     fn evict_from(&mut self, range: Option<Range>, now: Instant) {
         let Some(unknown) = self.unknown.get(&range) else { return };
-        let oldest = unknown.values().take(LOOKED_AT_MAX).find(|each| each.gives_way(now));
+        let oldest = unknown.values().take(EXAMINED_MAX).find(|each| each.gives_way(now));
         if let Some(connection) = oldest.map(Arc::clone) {
             self.forget_unknown(&connection);
             connection.evicted.cancel();
         }
     }
 
-    fn forget_unknown(&mut self, connection: &Connection) {
+    fn forget_unknown(&mut self, connection: &TrackedConnection) {
         let Some(unknown) = self.unknown.get_mut(&connection.range) else { return };
         if unknown.remove(&connection.number).is_some() {
             self.unknown_total -= 1;
@@ -234,8 +235,8 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn table(max: usize) -> Table {
-        Table { max, opened: 0, total: 0, unknown_total: 0, unknown: HashMap::new() }
+    fn table(max: usize) -> ConnectionTable {
+        ConnectionTable { max, opened: 0, total: 0, unknown_total: 0, unknown: HashMap::new() }
     }
 
     fn range(n: u8) -> Option<Range> {

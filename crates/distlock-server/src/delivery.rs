@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use distlock::{End, Lease, Leases};
+use distlock::{HoldEnd, Lease, Leases};
 
-use crate::ledger::Account;
+use crate::lease_quota::LeaseQuota;
 use crate::socket::Socket;
 use crate::sync::lock;
 
@@ -27,33 +27,33 @@ const IN_TRANSIT: Duration = Duration::from_secs(1);
 const RESET_AFTER: Duration = Duration::from_millis(250);
 
 /// How often a connection that has ended is looked at until it is known how.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const SOCKET_POLL_EVERY: Duration = Duration::from_millis(10);
 
 /// How often a release that failed is repeated. After that the lease ends by itself.
-const RELEASES_MAX: u32 = 3;
+const UNDO_ATTEMPTS_MAX: u32 = 3;
 
 /// A lease that nobody has unless the answer arrives.
 #[derive(Debug)]
 pub(crate) struct Undo {
     leases: Leases,
     lease: Lease,
-    account: Account,
+    quota: LeaseQuota,
 }
 
 impl Undo {
-    pub(crate) fn new(leases: Leases, lease: Lease, account: &Account) -> Self {
-        Self { leases, lease, account: account.clone() }
+    pub(crate) fn new(leases: Leases, lease: Lease, quota: &LeaseQuota) -> Self {
+        Self { leases, lease, quota: quota.clone() }
     }
 
     fn run(self) {
         tokio::spawn(async move {
             let key = self.lease.key();
             tracing::info!(%key, "the client is gone: its lease is released");
-            for attempt in 1..=RELEASES_MAX {
+            for attempt in 1..=UNDO_ATTEMPTS_MAX {
                 // Only what this request got: the client may have repeated it, here or elsewhere,
                 // and have the lease from there.
                 match self.leases.give_up(&self.lease).await {
-                    Ok(End::Released) => return self.account.ended(&self.lease),
+                    Ok(HoldEnd::Released) => return self.quota.ended(&self.lease),
                     Ok(_) => return,
                     Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
                 }
@@ -135,35 +135,35 @@ impl Transit {
             };
             let Some(written) = written else { return self.broke() };
             let patience = match look(socket) {
-                Look::Broken => return self.broke(),
-                Look::Talking => return self.heard(),
-                Look::Ended => RESET_AFTER,
-                Look::Open => IN_TRANSIT,
+                SocketState::Broken => return self.broke(),
+                SocketState::Talking => return self.heard(),
+                SocketState::Ended => RESET_AFTER,
+                SocketState::Open => IN_TRANSIT,
             };
             if written.elapsed() >= patience {
                 return self.heard();
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(SOCKET_POLL_EVERY).await;
         }
     }
 }
 
 /// How a connection stands.
-enum Look {
+enum SocketState {
     Open,
     Talking,
     Ended,
     Broken,
 }
 
-fn look(socket: &Socket) -> Look {
+fn look(socket: &Socket) -> SocketState {
     if !matches!(socket.take_error(), Ok(None)) {
-        return Look::Broken;
+        return SocketState::Broken;
     }
     match socket.try_read(&mut [0; 1]) {
-        Ok(0) => Look::Ended,
-        Ok(_) => Look::Talking,
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Open,
-        Err(_) => Look::Broken,
+        Ok(0) => SocketState::Ended,
+        Ok(_) => SocketState::Talking,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => SocketState::Open,
+        Err(_) => SocketState::Broken,
     }
 }

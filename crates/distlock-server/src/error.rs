@@ -9,7 +9,7 @@ use crate::Listen;
 /// Why a service did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ServerError {
     /// Other machines could reach the service without a token.
     #[error("listen on {0}: without tokens only a loopback address is allowed (--token-file)")]
     Unprotected(SocketAddr),

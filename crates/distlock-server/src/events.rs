@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{EntryId, News, Since};
+use distlock::{EntryId, FeedItem, StartAt};
 use futures_util::{StreamExt, stream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -21,12 +21,12 @@ use crate::state::App;
 use crate::wire::{self, EventsQuery, Refusals};
 
 /// How often a stream says that it is alive.
-const PING_EVERY: Duration = Duration::from_secs(15);
+const STREAM_PING_EVERY: Duration = Duration::from_secs(15);
 
 /// The first thing on a stream: come back after two seconds if it breaks.
-const HELLO: &str = ": distlock\nretry: 2000\n\n";
+const STREAM_HELLO: &str = ": distlock\nretry: 2000\n\n";
 
-const PING: &str = "event: ping\ndata: {}\n\n";
+const STREAM_PING: &str = "event: ping\ndata: {}\n\n";
 
 /// Streams what happens to the locks. Whoever comes back with `Last-Event-ID` misses nothing that
 /// the journal still has.
@@ -48,9 +48,9 @@ pub(crate) async fn events(
     let since = since(&headers)?;
     let place = app.limits.wait(&caller)?;
     let feed = app.locks.feed(since)?;
-    let mut ping = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+    let mut ping = tokio::time::interval_at(Instant::now() + STREAM_PING_EVERY, STREAM_PING_EVERY);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let ready = VecDeque::from([HELLO.to_owned()]);
+    let ready = VecDeque::from([STREAM_HELLO.to_owned()]);
     let channel = Channel { app, caller, feed, prefix: query.prefix, ping, ready, _place: place };
     let body = stream::unfold(channel, |mut channel| async move {
         let text = channel.next().await?;
@@ -60,19 +60,19 @@ pub(crate) async fn events(
     Ok((kind, Body::from_stream(body)).into_response())
 }
 
-fn since(headers: &HeaderMap) -> Result<Since, Problem> {
+fn since(headers: &HeaderMap) -> Result<StartAt, Problem> {
     let Some(id) = headers.get("last-event-id").filter(|id| !id.is_empty()) else {
-        return Ok(Since::Now);
+        return Ok(StartAt::Now);
     };
     let id = id.to_str().ok().and_then(|id| EntryId::new(id).ok());
-    id.map(Since::After).ok_or_else(|| Problem::invalid("Last-Event-ID is none of our ids"))
+    id.map(StartAt::After).ok_or_else(|| Problem::invalid("Last-Event-ID is none of our ids"))
 }
 
 /// One stream of events to one client.
 struct Channel {
     app: Arc<App>,
     caller: Caller,
-    feed: std::pin::Pin<Box<dyn stream::Stream<Item = News> + Send>>,
+    feed: std::pin::Pin<Box<dyn stream::Stream<Item = FeedItem> + Send>>,
     prefix: String,
     ping: Interval,
     ready: VecDeque<String>,
@@ -93,19 +93,19 @@ impl Channel {
                 biased;
                 () = self.app.stop.cancelled() => return None,
                 news = self.feed.next() => self.ready.extend(self.tell(news?)),
-                _ = self.ping.tick() => return Some(PING.to_owned()),
+                _ = self.ping.tick() => return Some(STREAM_PING.to_owned()),
             }
         }
     }
 
-    fn tell(&self, news: News) -> Option<String> {
+    fn tell(&self, news: FeedItem) -> Option<String> {
         match news {
-            News::Entry(entry) if entry.note.key.as_str().starts_with(&self.prefix) => {
+            FeedItem::Entry(entry) if entry.note.key.as_str().starts_with(&self.prefix) => {
                 Some(wire::event(&entry))
             }
-            News::Entry(_) => None,
-            News::Missed => Some("event: missed\ndata: {}\n\n".to_owned()),
-            News::Unreachable(fault) => {
+            FeedItem::Entry(_) => None,
+            FeedItem::Missed => Some("event: missed\ndata: {}\n\n".to_owned()),
+            FeedItem::Unreachable(fault) => {
                 tracing::warn!(%fault, "the journal cannot be read");
                 Some("event: unreachable\ndata: {}\n\n".to_owned())
             }

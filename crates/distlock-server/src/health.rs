@@ -16,10 +16,10 @@ use crate::state::App;
 use crate::wire::{Alive, Check, Ready};
 
 /// A backend that does not answer within this time is not ready.
-const PROBE_MAX: Duration = Duration::from_secs(3);
+const READINESS_PROBE_MAX: Duration = Duration::from_secs(3);
 
 /// An answer that is younger than this is good enough for callers without a token.
-const FRESH: Duration = Duration::from_secs(1);
+const READINESS_FRESH: Duration = Duration::from_secs(1);
 
 /// Says that the service is alive, whatever the backend does.
 #[utoipa::path(get, path = "/health", tag = "health",
@@ -66,7 +66,7 @@ impl Readiness {
     async fn checks(&self, app: &App) -> Vec<Check> {
         let mut last = self.0.lock().await;
         if let Some((at, checks)) = &*last
-            && at.elapsed() < FRESH
+            && at.elapsed() < READINESS_FRESH
         {
             return checks.clone();
         }
@@ -90,7 +90,7 @@ async fn probe(app: &App) -> Vec<Check> {
 }
 
 async fn check(name: &'static str, locks: &Locks) -> Check {
-    let (ok, warnings) = match tokio::time::timeout(PROBE_MAX, locks.probe()).await {
+    let (ok, warnings) = match tokio::time::timeout(READINESS_PROBE_MAX, locks.probe()).await {
         Ok(Ok(health)) => (true, health.warnings),
         Ok(Err(error)) => {
             tracing::warn!(store = name, %error, "a store is not ready");

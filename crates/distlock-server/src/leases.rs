@@ -7,27 +7,27 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{ClaimId, Error, Key, Leases, Turn};
+use distlock::{ClaimId, Error, Key, Leases, QueueOutcome};
 
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath};
 use crate::delivery::{Transit, Undo};
-use crate::ledger::{About, Leased};
+use crate::lease_quota::{LeaseSubject, Leased};
 use crate::limits::{self, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
-use crate::wire::{self, LeaseRequest, Mode, PROBLEM, ProblemBody, Refusals, millis};
+use crate::wire::{self, LeaseRequest, ModeBody, PROBLEM, ProblemBody, Refusals, millis};
 
 /// The lease of those who do not say.
-pub(crate) const TTL_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const LEASE_TTL_DEFAULT: Duration = Duration::from_secs(30);
 
 const LOCK_FENCE: HeaderName = HeaderName::from_static("lock-fence");
 
 /// What a client asks for, checked.
-struct Wish {
+struct LeaseSpec {
     key: Key,
     leases: Leases,
-    about: About,
+    about: LeaseSubject,
     wait: Duration,
     id: Option<ClaimId>,
     keep_place: bool,
@@ -39,9 +39,10 @@ struct Wish {
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     request_body(content = LeaseRequest, description = "all members are optional"),
     responses(
-        (status = 201, description = "granted", body = wire::Lease),
-        (status = 200, description = "granted before, under the same lease id", body = wire::Lease),
-        (status = 202, description = "still waiting; the place is kept", body = wire::Ticket),
+        (status = 201, description = "granted", body = wire::LeaseBody),
+        (status = 200, body = wire::LeaseBody,
+         description = "granted before, under the same lease id"),
+        (status = 202, description = "still waiting; the place is kept", body = wire::TicketBody),
         (status = 409, description = "held by others", body = ProblemBody,
             content_type = PROBLEM),
         (status = 410, description = "the lease id was given up", body = ProblemBody,
@@ -60,10 +61,10 @@ pub(crate) async fn create(
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
-    let wish = Wish::read(&app, &caller, key, request, || format!("http@{}", peer.ip()))?;
+    let wish = LeaseSpec::read(&app, &caller, key, request, || format!("http@{}", peer.ip()))?;
     wish.check_limit(&app, &caller).await?;
-    let account = app.limits.account(&caller);
-    let slot = account.slot(&wish.key, wish.id)?;
+    let quota = app.limits.quota(&caller);
+    let slot = quota.slot(&wish.key, wish.id)?;
     let _waiting = match wish.wait.is_zero() {
         true => None,
         false => Some(app.limits.wait(&caller)?),
@@ -80,7 +81,7 @@ pub(crate) async fn create(
             let status = if again { StatusCode::OK } else { StatusCode::CREATED };
             let answer = wish.answer(status, &lease);
             if !again {
-                transit.carry(Undo::new(wish.leases, lease, account));
+                transit.carry(Undo::new(wish.leases, lease, quota));
             }
             Ok(answer)
         }
@@ -91,10 +92,10 @@ pub(crate) async fn create(
 /// What a request came to.
 enum Taken {
     Lease { lease: distlock::Lease, again: bool },
-    Place(wire::Ticket),
+    Place(wire::TicketBody),
 }
 
-impl Wish {
+impl LeaseSpec {
     fn read(
         app: &App,
         caller: &Caller,
@@ -102,7 +103,7 @@ impl Wish {
         request: LeaseRequest,
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
-        let ttl = limits::ttl(caller, request.ttl_ms, TTL_DEFAULT)?;
+        let ttl = limits::ttl(caller, request.ttl_ms, LEASE_TTL_DEFAULT)?;
         let wait = span("waitMs", request.wait_ms, Duration::ZERO, app.waits())?;
         let id = request.lease_id.as_deref().map(lease_id).transpose()?;
         let keep_place = request.keep_place;
@@ -112,7 +113,7 @@ impl Wish {
         let (mode, permits) = mode(&request)?;
         let owner = request.owner.unwrap_or_else(owner);
         let leases = app.locks.lease(&key)?.configure(|o| {
-            let o = o.ttl(ttl).max_wait(wait).owner(&owner).patience(wait.max(TTL_DEFAULT));
+            let o = o.ttl(ttl).max_wait(wait).owner(&owner).patience(wait.max(LEASE_TTL_DEFAULT));
             let o = if keep_place { o.place(app.config.place) } else { o };
             match request.reason {
                 Some(reason) => o.reason(reason),
@@ -125,11 +126,11 @@ impl Wish {
         };
         let leases = match (mode, permits) {
             (_, Some((permits, limit))) => leases.permits(permits, limit)?,
-            (Mode::Shared, None) => leases.shared(),
+            (ModeBody::Shared, None) => leases.shared(),
             (_, None) => leases,
         };
         let (permits, limit) = permits.unzip();
-        let about = About { owner, mode, permits, limit };
+        let about = LeaseSubject { owner, mode, permits, limit };
         let begun = Instant::now();
         Ok(Self { key, leases, about, wait, id, keep_place, begun })
     }
@@ -143,7 +144,8 @@ impl Wish {
             return Ok(());
         }
         let seen = app.locks.inspect(&self.key).await?;
-        let limits = seen.holders.into_iter().filter_map(|holder| wire::Holder::from(holder).limit);
+        let limits =
+            seen.holders.into_iter().filter_map(|holder| wire::HolderBody::from(holder).limit);
         match limits.max() {
             Some(in_force) if limit > in_force => Err(Problem::forbidden(format!(
                 "limit {limit} is above {in_force}, the limit of those who hold permits now: that \
@@ -168,9 +170,9 @@ impl Wish {
             };
         }
         match self.leases.acquire_or_queue(id).await.map_err(Problem::under_an_id)? {
-            Turn::Granted(lease) => Ok(Taken::Lease { lease, again }),
-            Turn::Waiting { ticket, ahead, retry_after, place, .. } => {
-                Ok(Taken::Place(wire::Ticket {
+            QueueOutcome::Granted(lease) => Ok(Taken::Lease { lease, again }),
+            QueueOutcome::Waiting { ticket, ahead, retry_after, place, .. } => {
+                Ok(Taken::Place(wire::TicketBody {
                     lease_id: id.reveal(),
                     key: self.key.to_string(),
                     ticket,
@@ -191,13 +193,13 @@ impl Wish {
         convert: impl FnOnce(Error) -> Problem,
     ) -> Problem {
         let (locks, key) = (&app.locks, &self.key);
-        Problem::after_a_wait(error, locks, key, TTL_DEFAULT, convert).await
+        Problem::after_a_wait(error, locks, key, LEASE_TTL_DEFAULT, convert).await
     }
 
     fn answer(&self, status: StatusCode, lease: &distlock::Lease) -> Response {
         let waited_ms = millis(self.begun.elapsed());
         let about = Some(self.about.clone());
-        let body = wire::Lease { waited_ms, ..view(&self.leases, lease, about) };
+        let body = wire::LeaseBody { waited_ms, ..view(&self.leases, lease, about) };
         let place = format!("/api/v1/locks/{}/lease", encode(self.key.as_str()));
         let mut answer = answer(status, &body);
         if let Ok(place) = HeaderValue::from_str(&place) {
@@ -219,24 +221,32 @@ pub(crate) fn lease_id(text: &str) -> Result<ClaimId, Problem> {
 }
 
 /// The mode, and so many of how many permits.
-fn mode(request: &LeaseRequest) -> Result<(Mode, Option<(u32, u32)>), Problem> {
+fn mode(request: &LeaseRequest) -> Result<(ModeBody, Option<(u32, u32)>), Problem> {
     let mode = match (request.mode, request.limit) {
-        (None | Some(Mode::Exclusive), Some(_)) => Mode::Permits,
+        (None | Some(ModeBody::Exclusive), Some(_)) => ModeBody::Permits,
         (mode, _) => mode.unwrap_or_default(),
     };
     match (mode, request.permits, request.limit) {
-        (Mode::Permits, permits, Some(limit)) => Ok((mode, Some((permits.unwrap_or(1), limit)))),
-        (Mode::Shared, None, None) | (Mode::Exclusive, None, None) => Ok((mode, None)),
-        (Mode::Shared, ..) => Err(Problem::invalid("mode shared goes without permits and limit")),
+        (ModeBody::Permits, permits, Some(limit)) => {
+            Ok((mode, Some((permits.unwrap_or(1), limit))))
+        }
+        (ModeBody::Shared, None, None) | (ModeBody::Exclusive, None, None) => Ok((mode, None)),
+        (ModeBody::Shared, ..) => {
+            Err(Problem::invalid("mode shared goes without permits and limit"))
+        }
         _ => Err(Problem::invalid("permits need a limit: so many of how many?")),
     }
 }
 
 /// A lease as its client sees it.
-pub(crate) fn view(leases: &Leases, lease: &distlock::Lease, about: Option<About>) -> wire::Lease {
+pub(crate) fn view(
+    leases: &Leases,
+    lease: &distlock::Lease,
+    about: Option<LeaseSubject>,
+) -> wire::LeaseBody {
     let (permits, limit) = about.as_ref().map_or((None, None), |a| (a.permits, a.limit));
     let (owner, mode) = about.map(|about| (about.owner, about.mode)).unzip();
-    wire::Lease {
+    wire::LeaseBody {
         lease_id: lease.id().reveal(),
         key: lease.key().to_string(),
         owner,
@@ -251,7 +261,7 @@ pub(crate) fn view(leases: &Leases, lease: &distlock::Lease, about: Option<About
     }
 }
 
-pub(crate) fn answer(status: StatusCode, lease: &wire::Lease) -> Response {
+pub(crate) fn answer(status: StatusCode, lease: &wire::LeaseBody) -> Response {
     let fence = HeaderValue::from(lease.fence);
     let mut answer = (status, Json(lease)).into_response();
     answer.headers_mut().insert(LOCK_FENCE, fence);

@@ -6,14 +6,14 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), distlock_server::Error> {
+//! # async fn main() -> Result<(), distlock_server::ServerError> {
 //! use distlock::Locks;
-//! use distlock_server::{Config, Server};
+//! use distlock_server::{ServerConfig, Server};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! let stop = CancellationToken::new();
 //! let listen = "127.0.0.1:0".parse().expect("an address");
-//! let server = Server::bind(Config::new(listen), Locks::memory()).await?;
+//! let server = Server::bind(ServerConfig::new(listen), Locks::memory()).await?;
 //! println!("listening on {}", server.url());
 //! stop.cancel();
 //! server.run(stop).await?;
@@ -29,24 +29,24 @@ mod config;
 mod connections;
 mod dashboard;
 mod delivery;
-mod door;
-mod elsewhere;
 mod error;
 mod events;
 mod health;
+mod journal_reader;
+mod lease_quota;
 mod leases;
-mod ledger;
 mod limits;
 mod list;
 mod listen;
 mod losses;
 mod metrics;
+mod middleware;
 mod open_holds;
 mod openapi;
 mod own_lease;
 mod patterns;
 mod problem;
-mod reader;
+mod renewed_ttls;
 mod router;
 mod scope;
 mod server;
@@ -62,9 +62,9 @@ mod tracked_stream;
 mod unix_socket;
 mod wire;
 
-pub use config::Config;
-pub use error::Error;
+pub use config::ServerConfig;
+pub use error::ServerError;
 pub use listen::Listen;
 pub use server::{Reloader, Server};
-pub use tls::Tls;
+pub use tls::ServerTls;
 pub use tokens::Tokens;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock::{Key, Reason};
+use distlock::{Key, LossReason};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::Config;
+use crate::ServerConfig;
 use crate::auth::Caller;
-use crate::ledger::Account;
+use crate::lease_quota::LeaseQuota;
 use crate::problem::Problem;
 use crate::sync::lock;
 
@@ -21,10 +21,10 @@ pub(crate) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The longest wait of one request that can be configured: shorter than the patience of most
 /// proxies.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(55);
+pub(crate) const HTTP_WAIT_MAX: Duration = Duration::from_secs(55);
 
 /// The shortest and the longest lease that can be had over HTTP.
-pub(crate) const TTL: std::ops::RangeInclusive<Duration> =
+pub(crate) const HTTP_TTL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 60 * 60);
 
 /// How long an operation under a pattern may last.
@@ -42,11 +42,11 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Share {
     waiters: Arc<Semaphore>,
-    account: Account,
+    quota: LeaseQuota,
 }
 
 impl Limits {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
         let (waiters_max, leases_max) = (config.waiters_max, config.leases_max);
         Self { shares: Mutex::default(), waiters_max, leases_max }
     }
@@ -58,7 +58,7 @@ impl Limits {
             return Arc::clone(share);
         }
         let waiters = Arc::new(Semaphore::new(self.waiters_max));
-        let share = Arc::new(Share { waiters, account: Account::new(self.leases_max) });
+        let share = Arc::new(Share { waiters, quota: LeaseQuota::new(self.leases_max) });
         shares.insert(name.to_owned(), Arc::clone(&share));
         share
     }
@@ -66,7 +66,7 @@ impl Limits {
     /// Forgets names that have gone, once their leases have ended.
     pub(crate) fn keep(&self, is_known: impl Fn(&str) -> bool) {
         let mut shares = lock(&self.shares);
-        shares.retain(|name, share| is_known(name) || !share.account.is_empty());
+        shares.retain(|name, share| is_known(name) || !share.quota.is_empty());
     }
 
     /// Counts a request that may wait, for as long as the permit lives.
@@ -78,25 +78,25 @@ impl Limits {
     }
 
     /// The leases of a caller.
-    pub(crate) fn account<'a>(&self, caller: &'a Caller) -> &'a Account {
-        &caller.share.account
+    pub(crate) fn quota<'a>(&self, caller: &'a Caller) -> &'a LeaseQuota {
+        &caller.share.quota
     }
 
     /// A hold was broken, of whichever caller: a lease that was granted here counts as lost.
     pub(crate) fn broken(&self, key: &Key, fence: u64) {
-        for leased in self.accounts().iter().filter_map(|account| account.broken(key, fence)) {
-            leased.leases.count_lost(&leased.lease, Reason::Broken);
+        for leased in self.accounts().iter().filter_map(|quota| quota.broken(key, fence)) {
+            leased.leases.count_lost(&leased.lease, LossReason::Broken);
         }
     }
 
     /// The leases of every caller.
-    pub(crate) fn accounts(&self) -> Vec<Account> {
-        lock(&self.shares).values().map(|share| share.account.clone()).collect()
+    pub(crate) fn accounts(&self) -> Vec<LeaseQuota> {
+        lock(&self.shares).values().map(|share| share.quota.clone()).collect()
     }
 
     /// Forgets what has ended.
     pub(crate) fn tidy(&self) {
-        lock(&self.shares).values().for_each(|share| share.account.tidy());
+        lock(&self.shares).values().for_each(|share| share.quota.tidy());
     }
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn ttl(
     default: Duration,
 ) -> Result<Duration, Problem> {
     let most = caller.ttl_max();
-    span("ttlMs", ms, default.min(most), *TTL.start()..=most)
+    span("ttlMs", ms, default.min(most), *HTTP_TTL_RANGE.start()..=most)
 }
 
 /// Reads a duration from a request and refuses it by name if it is out of bounds.

@@ -25,13 +25,13 @@ const HISTORY_MAX: usize = 200;
 /// Lists the keys that are held or waited for, page by page.
 #[utoipa::path(get, path = "/api/v1/locks", tag = "locks", params(ListQuery),
     responses(
-        (status = 200, description = "a page", body = wire::LockPage),
+        (status = 200, description = "a page", body = wire::LockPageBody),
         Refusals))]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller,
     QueryOf(query): QueryOf<ListQuery>,
-) -> Result<Json<wire::LockPage>, Problem> {
+) -> Result<Json<wire::LockPageBody>, Problem> {
     caller.may_look_at(&query.prefix)?;
     if query.prefix.len() > distlock::Key::LEN_MAX {
         return Err(Problem::invalid("a prefix has at most 512 bytes"));
@@ -44,20 +44,20 @@ pub(crate) async fn list(
     };
     let page = app.locks.list(&query.prefix, cursor.as_ref()).await?;
     let locks = page.locks.into_iter().map(|seen| app.watcher.view(seen)).collect();
-    Ok(Json(wire::LockPage { locks, next: page.next.map(|Cursor(next)| next) }))
+    Ok(Json(wire::LockPageBody { locks, next: page.next.map(|Cursor(next)| next) }))
 }
 
 /// Looks at one key.
 #[utoipa::path(get, path = "/api/v1/locks/{key}", tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     responses(
-        (status = 200, description = "as it stands", body = wire::Lock),
+        (status = 200, description = "as it stands", body = wire::LockBody),
         Refusals))]
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     caller: Caller,
     KeyPath(key): KeyPath,
-) -> Result<Json<wire::Lock>, Problem> {
+) -> Result<Json<wire::LockBody>, Problem> {
     caller.may_look_at(key.as_str())?;
     let seen = app.locks.inspect(&key).await?;
     Ok(Json(app.watcher.view(seen)))
@@ -67,20 +67,20 @@ pub(crate) async fn one(
 #[utoipa::path(get, path = "/api/v1/locks/{key}/history", tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
         HistoryQuery),
-    responses((status = 200, description = "newest first", body = wire::History), Refusals))]
+    responses((status = 200, description = "newest first", body = wire::HistoryBody), Refusals))]
 pub(crate) async fn history(
     State(app): State<Arc<App>>,
     caller: Caller,
     KeyPath(key): KeyPath,
     QueryOf(query): QueryOf<HistoryQuery>,
-) -> Result<Json<wire::History>, Problem> {
+) -> Result<Json<wire::HistoryBody>, Problem> {
     caller.may_look_at(key.as_str())?;
     let limit = query.limit.unwrap_or(HISTORY_DEFAULT);
     if !(1..=HISTORY_MAX).contains(&limit) {
         return Err(Problem::invalid(format!("limit must be between 1 and {HISTORY_MAX}")));
     }
     let visits = app.locks.history(&key, limit).await?;
-    Ok(Json(wire::History { key: key.to_string(), visits }))
+    Ok(Json(wire::HistoryBody { key: key.to_string(), visits }))
 }
 
 /// Takes a hold away from whoever has it, if its fence is still the one that was seen.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-use crate::Error;
+use crate::ServerError;
 use crate::socket::Socket;
 use crate::unix_socket::UnixSocket;
 
@@ -70,8 +70,8 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    pub(crate) async fn bind(listen: &Listen) -> Result<Self, Error> {
-        let refuse = |source| Error::Listen { listen: listen.clone(), source };
+    pub(crate) async fn bind(listen: &Listen) -> Result<Self, ServerError> {
+        let refuse = |source| ServerError::Listen { listen: listen.clone(), source };
         match listen {
             Listen::Tcp(address) => TcpListener::bind(address).await.map(Self::Tcp).map_err(refuse),
             Listen::Unix(path) => UnixSocket::bind(path).map(Self::Unix).map_err(refuse),

@@ -7,27 +7,27 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{EntryId, JOURNAL_PAGE_MAX, Key, Reason, What};
+use distlock::{EntryId, JOURNAL_PAGE_MAX, Key, LossReason, NoteEvent};
 
-use crate::ledger::{Account, Overdue};
+use crate::lease_quota::{LeaseQuota, OverdueLease};
 use crate::state::App;
 
 /// How often ended leases are looked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOSSES_EVERY: Duration = Duration::from_secs(1);
 
 /// How long one look may take. What is left is looked at the next time.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+const LOSSES_PASS_MAX: Duration = Duration::from_secs(10);
 
 /// How often a lease must be found gone: the note about its release may be on its way.
 const LOOKS: u8 = 2;
 
 /// How many pages of the journal are read at a time, and how many ends are remembered.
-const PAGES_MAX: usize = 40;
+const LOSSES_PAGES_MAX: usize = 40;
 const ENDS_MAX: usize = 50_000;
 
 /// Counts lost leases until the service stops.
 pub(crate) async fn count(app: Arc<App>) {
-    let mut tick = tokio::time::interval(LOOK_EVERY);
+    let mut tick = tokio::time::interval(LOSSES_EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut ends = Ends::default();
     loop {
@@ -35,35 +35,35 @@ pub(crate) async fn count(app: Arc<App>) {
             _ = tick.tick() => {}
             () = app.stop.cancelled() => return,
         }
-        for account in app.limits.accounts() {
-            let mut overdue = account.overdue().into_iter();
+        for quota in app.limits.accounts() {
+            let mut overdue = quota.overdue().into_iter();
             let looked = async {
                 if overdue.len() > 0 {
                     ends.read_on(&app).await;
                 }
                 for lease in overdue.by_ref() {
-                    look(&ends, &account, lease).await;
+                    look(&ends, &quota, lease).await;
                 }
             };
             tokio::select! {
-                _ = tokio::time::timeout(LOOK_MAX, looked) => {}
+                _ = tokio::time::timeout(LOSSES_PASS_MAX, looked) => {}
                 () = app.stop.cancelled() => return,
             }
-            overdue.for_each(|lease| account.ask_again(lease));
+            overdue.for_each(|lease| quota.ask_again(lease));
         }
     }
 }
 
-async fn look(ends: &Ends, account: &Account, overdue: Overdue) {
+async fn look(ends: &Ends, quota: &LeaseQuota, overdue: OverdueLease) {
     let (lease, leases) = (&overdue.lease, &overdue.leases);
     match leases.find(lease.id()).await {
-        Ok(Some(_)) => account.lives(overdue),
+        Ok(Some(_)) => quota.lives(overdue),
         Ok(None) if ends.0.contains(&(lease.key().clone(), lease.fence())) => {}
         Ok(None) if overdue.looks + 1 < LOOKS => {
-            account.ask_again(Overdue { looks: overdue.looks + 1, ..overdue });
+            quota.ask_again(OverdueLease { looks: overdue.looks + 1, ..overdue });
         }
-        Ok(None) => leases.count_lost(lease, Reason::Expired),
-        Err(_) => account.ask_again(overdue),
+        Ok(None) => leases.count_lost(lease, LossReason::Expired),
+        Err(_) => quota.ask_again(overdue),
     }
 }
 
@@ -78,7 +78,7 @@ impl Ends {
         if !app.journal {
             return;
         }
-        for _ in 0..PAGES_MAX {
+        for _ in 0..LOSSES_PAGES_MAX {
             let page = app.locks.journal_page(self.1.as_ref(), JOURNAL_PAGE_MAX).await;
             let Ok(page) = page else { return };
             let read = page.entries.len();
@@ -86,7 +86,7 @@ impl Ends {
                 let (note, id) = (entry.note, entry.id);
                 let ended = matches!(
                     note.what,
-                    What::Released { .. } | What::Lost { .. } | What::Broken { .. }
+                    NoteEvent::Released { .. } | NoteEvent::Lost { .. } | NoteEvent::Broken { .. }
                 );
                 if let Some(fence) = note.fence.filter(|_| ended) {
                     self.0.insert((note.key, fence));

@@ -17,7 +17,7 @@ const MISSING_MAX: u32 = 2;
 /// The holds, by key and fence.
 #[derive(Debug, Default)]
 pub(crate) struct OpenHolds {
-    by_key: HashMap<Key, BTreeMap<u64, Open>>,
+    by_key: HashMap<Key, BTreeMap<u64, OpenHold>>,
     count: usize,
     /// The number of the present look.
     look: u64,
@@ -27,7 +27,7 @@ pub(crate) struct OpenHolds {
 
 /// One hold.
 #[derive(Debug)]
-struct Open {
+struct OpenHold {
     at_ms: u64,
     mode: Mode,
     /// The look before which it was learned of, and the last one that showed it.
@@ -61,7 +61,7 @@ impl OpenHolds {
         }
         self.count += 1;
         let (since, shown) = (self.look, 0);
-        let open = Open { at_ms, mode, since, shown, superseded_at_ms: None, missing: 0 };
+        let open = OpenHold { at_ms, mode, since, shown, superseded_at_ms: None, missing: 0 };
         holds.insert(fence, open);
     }
 

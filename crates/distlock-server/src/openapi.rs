@@ -40,15 +40,15 @@ use crate::{events, health, leases, list, metrics, own_lease, patterns, summary}
         dapr::unlock,
         dapr::metadata,
     ),
-    modifiers(&Tokens, &TerraformLocks),
+    modifiers(&TokenScheme, &TerraformLocks),
     security(("bearer" = []), ("basic" = []), ())
 )]
 struct Document;
 
 /// How a token is presented.
-struct Tokens;
+struct TokenScheme;
 
-impl utoipa::Modify for Tokens {
+impl utoipa::Modify for TokenScheme {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
         for (name, scheme) in [("bearer", HttpAuthScheme::Bearer), ("basic", HttpAuthScheme::Basic)]

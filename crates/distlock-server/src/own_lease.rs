@@ -6,15 +6,15 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use distlock::{ClaimId, End, Error, Key, Leases};
+use distlock::{ClaimId, Error, HoldEnd, Key, Leases};
 
 use crate::auth::Caller;
 use crate::body::{JsonBody, KeyPath};
-use crate::elsewhere;
-use crate::leases::{TTL_DEFAULT, answer, lease_id, view};
-use crate::ledger::{About, Account};
-use crate::limits::{self, TTL};
+use crate::lease_quota::{LeaseQuota, LeaseSubject};
+use crate::leases::{LEASE_TTL_DEFAULT, answer, lease_id, view};
+use crate::limits::{self, HTTP_TTL_RANGE};
 use crate::problem::Problem;
+use crate::renewed_ttls;
 use crate::state::App;
 use crate::wire::{self, PROBLEM, ProblemBody, Refusals, RenewRequest};
 
@@ -25,7 +25,7 @@ use crate::wire::{self, PROBLEM, ProblemBody, Refusals, RenewRequest};
             pattern = "^[0-9a-fA-F]{32}$")),
     request_body(content = RenewRequest, description = "all members are optional"),
     responses(
-        (status = 200, description = "renewed", body = wire::Lease),
+        (status = 200, description = "renewed", body = wire::LeaseBody),
         (status = 410, description = "lost", body = ProblemBody,
             content_type = PROBLEM),
         Refusals))]
@@ -39,23 +39,23 @@ pub(crate) async fn renew(
     caller.may_lock(key.as_str())?;
     let id = lease_id_header(&headers)?;
     let asked = match request.ttl_ms {
-        Some(_) => Some(limits::ttl(&caller, request.ttl_ms, TTL_DEFAULT)?),
+        Some(_) => Some(limits::ttl(&caller, request.ttl_ms, LEASE_TTL_DEFAULT)?),
         None => None,
     };
-    let account = app.limits.account(&caller);
-    let Held { leases, mut lease, about, ttl } = find(&app, account, &key, id, asked).await?;
+    let quota = app.limits.quota(&caller);
+    let OwnLease { leases, mut lease, about, ttl } = find(&app, quota, &key, id, asked).await?;
     let leases = leases.configure(|o| o.ttl(ttl.min(caller.ttl_max())))?;
     match leases.extend(&mut lease).await {
         Ok(()) => {
-            if !account.renewed(&lease) {
-                app.elsewhere.renewed(&lease);
+            if !quota.renewed(&lease) {
+                app.renewed_ttls.renewed(&lease);
             }
             Ok(answer(StatusCode::OK, &view(&leases, &lease, about)))
         }
         Err(error) => {
             if matches!(error, Error::NotHeld { .. } | Error::Lost { .. }) {
-                account.ended(&lease);
-                app.elsewhere.ended(&lease);
+                quota.ended(&lease);
+                app.renewed_ttls.ended(&lease);
             }
             Err(Problem::under_an_id(error))
         }
@@ -63,36 +63,38 @@ pub(crate) async fn renew(
 }
 
 /// A lease that is to be renewed, with the ttl to renew it for.
-struct Held {
+struct OwnLease {
     leases: Leases,
     lease: distlock::Lease,
-    about: Option<About>,
+    about: Option<LeaseSubject>,
     ttl: Duration,
 }
 
 /// What is known of a lease: by the ledger if this replica granted it, else by the store.
 async fn find(
     app: &App,
-    account: &Account,
+    quota: &LeaseQuota,
     key: &Key,
     id: ClaimId,
     asked: Option<Duration>,
-) -> Result<Held, Problem> {
-    if let Some(known) = account.known(id, key) {
+) -> Result<OwnLease, Problem> {
+    if let Some(known) = quota.known(id, key) {
         let ttl = asked.unwrap_or(known.lease.ttl());
-        return Ok(Held { leases: known.leases, lease: known.lease, about: known.about, ttl });
+        return Ok(OwnLease { leases: known.leases, lease: known.lease, about: known.about, ttl });
     }
     let leases = app.locks.lease(key)?;
     let lease = leases.lease_of(id);
-    let (about, ttl) = match asked.or_else(|| app.elsewhere.ttl(key, id)) {
+    let (about, ttl) = match asked.or_else(|| app.renewed_ttls.ttl(key, id)) {
         Some(ttl) => (None, ttl),
-        None => match elsewhere::look(app, &leases, id).await? {
-            Some(seen) => (seen.about, seen.ttl.clamp(*TTL.start(), *TTL.end())),
+        None => match renewed_ttls::look(app, &leases, id).await? {
+            Some(seen) => {
+                (seen.about, seen.ttl.clamp(*HTTP_TTL_RANGE.start(), *HTTP_TTL_RANGE.end()))
+            }
             // The renewal will answer that it is gone.
-            None => (None, TTL_DEFAULT),
+            None => (None, LEASE_TTL_DEFAULT),
         },
     };
-    Ok(Held { leases, lease, about, ttl })
+    Ok(OwnLease { leases, lease, about, ttl })
 }
 
 /// Releases a lease.
@@ -113,8 +115,8 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     caller.may_lock(key.as_str())?;
     let id = lease_id_header(&headers)?;
-    let account = app.limits.account(&caller);
-    let (leases, lease) = match account.known(id, &key) {
+    let quota = app.limits.quota(&caller);
+    let (leases, lease) = match quota.known(id, &key) {
         Some(known) => (known.leases, known.lease),
         None => {
             let leases = app.locks.lease(&key)?;
@@ -123,10 +125,10 @@ pub(crate) async fn release(
         }
     };
     let end = leases.release(&lease).await.map_err(Problem::under_an_id)?;
-    account.ended(&lease);
-    app.elsewhere.ended(&lease);
+    quota.ended(&lease);
+    app.renewed_ttls.ended(&lease);
     match end {
-        End::Released => Ok(StatusCode::NO_CONTENT.into_response()),
+        HoldEnd::Released => Ok(StatusCode::NO_CONTENT.into_response()),
         _ => Err(Problem::gone()),
     }
 }

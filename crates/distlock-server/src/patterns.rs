@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
-use distlock::{Error, Guard, Key, Locks, Order, Pacing, ReentrantGuard, Waiting, WriteGuard};
+use distlock::{Backoff, Error, Guard, Key, Locks, Order, ReentrantGuard, WaitMode, WriteGuard};
 
 use crate::auth::Caller;
 use crate::body::{self, JsonBody};
 use crate::limits::{self, OPERATION_MAX, span};
 use crate::problem::Problem;
 use crate::state::{App, Peer};
-use crate::wire::{Done, PROBLEM, PatternRequest, ProblemBody, Refusals, millis};
+use crate::wire::{OperationBody, PROBLEM, PatternRequest, ProblemBody, Refusals, millis};
 
 /// The lease under an operation.
-const TTL_DEFAULT: Duration = Duration::from_secs(25);
+const OPERATION_TTL_DEFAULT: Duration = Duration::from_secs(25);
 
 /// How long an operation lasts.
 const DURATION_DEFAULT: Duration = Duration::from_secs(15);
@@ -93,7 +93,7 @@ impl Pattern {
         ("resourceId" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     request_body(content = PatternRequest, description = "all members are optional"),
     responses(
-        (status = 200, description = "done", body = Done),
+        (status = 200, description = "done", body = OperationBody),
         (status = 409, description = "locked", body = ProblemBody,
             content_type = PROBLEM),
         (status = 501, description = "the backend cannot do this", body = ProblemBody,
@@ -107,7 +107,7 @@ pub(crate) async fn run(
     Extension(Peer(peer)): Extension<Peer>,
     Path((pattern, resource)): Path<(String, String)>,
     JsonBody(request): JsonBody<PatternRequest>,
-) -> Result<Json<Done>, Problem> {
+) -> Result<Json<OperationBody>, Problem> {
     let key = body::key(&resource)?;
     caller.may_lock(key.as_str())?;
     let pattern = Pattern::find(&pattern).ok_or_else(|| {
@@ -144,14 +144,14 @@ struct Operation {
 }
 
 /// What an operation holds.
-enum Hold {
+enum OperationHold {
     Plain(Guard),
     Write(WriteGuard),
     /// Twice, the second time inside the first.
     Nested(ReentrantGuard, ReentrantGuard),
 }
 
-impl Hold {
+impl OperationHold {
     fn guard(&self) -> &Guard {
         match self {
             Self::Plain(guard) => guard,
@@ -182,7 +182,7 @@ impl Operation {
         request: PatternRequest,
         owner: impl FnOnce() -> String,
     ) -> Result<Self, Problem> {
-        let ttl = limits::ttl(caller, request.ttl_ms, TTL_DEFAULT)?;
+        let ttl = limits::ttl(caller, request.ttl_ms, OPERATION_TTL_DEFAULT)?;
         let most = app.waits();
         let default = pattern.wait().min(*most.end());
         let wait = span("waitMs", request.wait_ms, default, most)?;
@@ -208,31 +208,35 @@ impl Operation {
         let locks = store.configure(|o| {
             let o = o.ttl(ttl).max_wait(wait).owner(owner).patience(wait);
             let o = if pattern == Pattern::Watchdog { o } else { o.renew_at(RENEW_LATE) };
-            if pattern == Pattern::Retry { o.waiting(Waiting::Poll(backoff())) } else { o }
+            if pattern == Pattern::Retry { o.wait_mode(WaitMode::Poll(backoff())) } else { o }
         })?;
         Ok(Self { pattern, key, locks, ttl, duration, order })
     }
 
-    async fn acquire(&self) -> Result<Hold, Error> {
+    async fn acquire(&self) -> Result<OperationHold, Error> {
         let (locks, key) = (&self.locks, &self.key);
         Ok(match self.pattern {
             Pattern::Simple
             | Pattern::Retry
             | Pattern::Watchdog
             | Pattern::Fair
-            | Pattern::Redlock => Hold::Plain(locks.mutex(key)?.lock().await?),
-            Pattern::Read => Hold::Plain(locks.rwlock(key)?.order(self.order).read().await?),
-            Pattern::Write => Hold::Write(locks.rwlock(key)?.order(self.order).write().await?),
+            | Pattern::Redlock => OperationHold::Plain(locks.mutex(key)?.lock().await?),
+            Pattern::Read => {
+                OperationHold::Plain(locks.rwlock(key)?.order(self.order).read().await?)
+            }
+            Pattern::Write => {
+                OperationHold::Write(locks.rwlock(key)?.order(self.order).write().await?)
+            }
             Pattern::Reentrant => {
                 let owner = locks.reentrant(key)?.owner()?;
                 let outer = owner.lock().await?;
-                Hold::Nested(outer, owner.lock().await?)
+                OperationHold::Nested(outer, owner.lock().await?)
             }
         })
     }
 
     /// Holds on for as long as was asked, or until the lock is lost.
-    async fn run(&self, hold: Hold) -> Result<Done, Problem> {
+    async fn run(&self, hold: OperationHold) -> Result<OperationBody, Problem> {
         let (fence, begun) = (hold.guard().fence(), Instant::now());
         let done = hold.guard().run(tokio::time::sleep(self.duration)).await;
         let released = match hold.release().await {
@@ -241,7 +245,7 @@ impl Operation {
             released => released,
         };
         match done.and(released) {
-            Ok(()) => Ok(Done {
+            Ok(()) => Ok(OperationBody {
                 success: true,
                 resource_id: self.key.to_string(),
                 duration_ms: millis(begun.elapsed()),
@@ -282,6 +286,6 @@ fn no_redlock() -> Problem {
 }
 
 /// Pauses that grow from 50 ms to a second.
-fn backoff() -> Pacing {
-    Pacing::exponential(Duration::from_millis(50), Duration::from_secs(1))
+fn backoff() -> Backoff {
+    Backoff::exponential(Duration::from_millis(50), Duration::from_secs(1))
 }

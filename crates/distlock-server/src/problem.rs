@@ -10,7 +10,7 @@ use distlock::{Error, FaultKind, Holder, Key, Locks};
 use crate::wire::{self, ProblemBody};
 
 /// How long a look at the holder may take, for an answer that says no in any case.
-const LOOK_MAX: Duration = Duration::from_secs(2);
+const HOLDER_LOOKUP_MAX: Duration = Duration::from_secs(2);
 
 /// An answer that says no, and why.
 #[derive(Clone, Debug)]
@@ -118,14 +118,14 @@ impl Problem {
         if !ran_out {
             return convert(error);
         }
-        let seen = tokio::time::timeout(LOOK_MAX, locks.inspect(key)).await;
+        let seen = tokio::time::timeout(HOLDER_LOOKUP_MAX, locks.inspect(key)).await;
         let holder = seen.ok().and_then(Result::ok).and_then(|seen| {
             let first = |holder: &&Holder| holder.expires_in.unwrap_or(Duration::MAX);
             seen.holders.iter().min_by_key(first).cloned()
         });
         let left = holder.as_ref().and_then(|holder| holder.expires_in).unwrap_or(ttl);
         let problem = convert(error).retry_after(left);
-        problem.with(|body| body.holder = holder.map(wire::Holder::from))
+        problem.with(|body| body.holder = holder.map(wire::HolderBody::from))
     }
 
     /// The backend did not answer; whoever asks again under the same id gets the same lease.
@@ -165,7 +165,7 @@ impl From<Error> for Problem {
             Error::Held { retry_after, holder, ahead, .. } => {
                 Self::locked(retry_after).detail(detail).with(|body| {
                     body.ahead = Some(ahead);
-                    body.holder = holder.map(|holder| wire::Holder::from(*holder));
+                    body.holder = holder.map(|holder| wire::HolderBody::from(*holder));
                 })
             }
             Error::Timeout { source: Some(fault), .. } => {

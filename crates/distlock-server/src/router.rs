@@ -14,7 +14,8 @@ use crate::compat::{dapr, terraform, terraform_state};
 use crate::problem::Problem;
 use crate::state::App;
 use crate::{
-    dashboard, door, events, health, leases, list, metrics, openapi, own_lease, patterns, summary,
+    dashboard, events, health, leases, list, metrics, middleware, openapi, own_lease, patterns,
+    summary,
 };
 
 /// All routes.
@@ -29,7 +30,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed")
         })
-        .layer(from_fn_with_state(Arc::clone(app), door::door))
+        .layer(from_fn_with_state(Arc::clone(app), middleware::door))
         .with_state(Arc::clone(app))
 }
 
@@ -70,7 +71,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::Config;
+    use crate::ServerConfig;
     use crate::delivery::Transit;
     use crate::state::Peer;
 
@@ -92,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_document_lists_every_route_and_no_other() {
-        let config = Config::new("127.0.0.1:0".parse().unwrap());
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
         let app = Arc::new(App::new(config, Locks::memory()));
         let document = serde_json::to_value(openapi::document().await.0).unwrap();
         let described = document["paths"].as_object().unwrap();

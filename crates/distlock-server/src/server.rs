@@ -12,7 +12,7 @@ use crate::auth_throttle::Range;
 use crate::listen::Listener;
 use crate::serving::{Accepted, serve};
 use crate::state::App;
-use crate::{Config, Error, Listen, Tls, Tokens, losses, metrics, router};
+use crate::{Listen, ServerConfig, ServerError, ServerTls, Tokens, losses, metrics, router};
 
 /// How long requests under way may take to end when the service stops.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -33,14 +33,14 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Unprotected`] for an address that others can reach, without tokens;
-    /// [`Error::Listen`] if the address cannot be had.
-    pub async fn bind(config: Config, locks: Locks) -> Result<Self, Error> {
+    /// [`ServerError::Unprotected`] for an address that others can reach, without tokens;
+    /// [`ServerError::Listen`] if the address cannot be had.
+    pub async fn bind(config: ServerConfig, locks: Locks) -> Result<Self, ServerError> {
         if let Listen::Tcp(address) = config.listen
             && config.tokens.is_empty()
             && !config.listen.is_local()
         {
-            return Err(Error::Unprotected(address));
+            return Err(ServerError::Unprotected(address));
         }
         let listener = Listener::bind(&config.listen).await?;
         Ok(Self { listener, app: Arc::new(App::new(config, locks)) })
@@ -71,9 +71,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// [`Error::Locks`] if not everything could be released in time. The locks that were not end
-    /// with their leases.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+    /// [`ServerError::Locks`] if not everything could be released in time. The locks that were not
+    /// end with their leases.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ServerError> {
         let Self { listener, app } = self;
         let router = router::router(&app);
         let tasks = TaskTracker::new();
@@ -127,7 +127,7 @@ impl Reloader {
     }
 
     /// Replaces certificate and key for new connections, where the service has TLS.
-    pub fn replace_tls(&self, tls: Tls) {
+    pub fn replace_tls(&self, tls: ServerTls) {
         if let Some(present) = &self.0.tls {
             present.store(tls);
         }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
-use crate::connections::{Connection, UNKNOWN_IDLE_MAX};
+use crate::connections::{TrackedConnection, UNKNOWN_IDLE_MAX};
 use crate::delivery::Transit;
 use crate::socket::{Socket, SocketIo};
 use crate::state::{App, Peer};
@@ -28,21 +28,21 @@ const IDLE_MAX: Duration = Duration::from_secs(75);
 const HEAD_LEN_MAX: usize = 8 * 1024;
 
 /// What proxies add to the requests that they pass on.
-const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
 /// A connection that was accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Accepted {
     pub(crate) socket: Arc<Socket>,
     pub(crate) peer: SocketAddr,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) connection: Arc<TrackedConnection>,
     pub(crate) app: Arc<App>,
 }
 
 /// Counts a connection until it is dropped, also if its task is.
-struct Open(Arc<App>, Arc<Connection>);
+struct OpenConnection(Arc<App>, Arc<TrackedConnection>);
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.connections.close(&self.1);
     }
@@ -50,7 +50,7 @@ impl Drop for Open {
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(accepted: Accepted, router: Router) {
-    let _open = Open(Arc::clone(&accepted.app), Arc::clone(&accepted.connection));
+    let _open = OpenConnection(Arc::clone(&accepted.app), Arc::clone(&accepted.connection));
     let Accepted { app, socket, .. } = &accepted;
     let io = SocketIo(Arc::clone(socket));
     let tls = app.tls.as_ref().map(|tls| tls.load().config());
@@ -90,7 +90,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin>(
     let service = service_fn(move |request: Request<Incoming>| {
         counted.begin();
         let mut request = request.map(Body::new);
-        if PASSED_ON.iter().any(|name| request.headers().contains_key(*name)) {
+        if PROXY_HEADERS.iter().any(|name| request.headers().contains_key(*name)) {
             carried.passed_on();
         }
         let peer = if behind_proxy { Peer(peer).behind(request.headers()) } else { Peer(peer) };

@@ -5,20 +5,20 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use distlock::{Locks, Since};
+use distlock::{Locks, StartAt};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth_throttle::AuthThrottle;
 use crate::compat::states::States;
 use crate::compat::transfers::Transfers;
 use crate::connections::Connections;
-use crate::elsewhere::Elsewhere;
 use crate::health::Readiness;
-use crate::limits::{Limits, WAIT_MAX};
+use crate::limits::{HTTP_WAIT_MAX, Limits};
 use crate::metrics::Metrics;
+use crate::renewed_ttls::RenewedTtls;
 use crate::summary::Watcher;
 use crate::sync::Swap;
-use crate::{Config, Tls, Tokens};
+use crate::{ServerConfig, ServerTls, Tokens};
 
 /// The service as its handlers see it.
 #[derive(Debug)]
@@ -28,17 +28,17 @@ pub(crate) struct App {
     pub(crate) redlock: Option<Locks>,
     /// What happens may be noted down.
     pub(crate) journal: bool,
-    pub(crate) config: Config,
+    pub(crate) config: ServerConfig,
     pub(crate) limits: Limits,
     /// Those of the file as it was last read.
     pub(crate) tokens: Swap<Tokens>,
-    pub(crate) tls: Option<Swap<Tls>>,
+    pub(crate) tls: Option<Swap<ServerTls>>,
     pub(crate) auth_throttle: AuthThrottle,
     pub(crate) connections: Connections,
     pub(crate) metrics: Metrics,
     pub(crate) states: Option<States>,
     pub(crate) transfers: Transfers,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) renewed_ttls: RenewedTtls,
     pub(crate) watcher: Watcher,
     pub(crate) readiness: Readiness,
     /// Cancelled when the service is to stop: whoever waits is sent away.
@@ -46,7 +46,7 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(mut config: Config, locks: Locks) -> Self {
+    pub(crate) fn new(mut config: ServerConfig, locks: Locks) -> Self {
         let metrics = Metrics::new();
         let locks = metrics.of(locks);
         // A store without a journal carries locks all the same.
@@ -56,7 +56,7 @@ impl App {
                 Err(_) => (locks, false),
             },
             None => {
-                let journal = locks.feed(Since::Now).is_ok();
+                let journal = locks.feed(StartAt::Now).is_ok();
                 (locks, journal)
             }
         };
@@ -70,7 +70,7 @@ impl App {
             tls: config.tls.take().map(Swap::new),
             connections: Connections::new(connections_max(config.connections_max)),
             transfers: Transfers::default(),
-            elsewhere: Elsewhere::default(),
+            renewed_ttls: RenewedTtls::default(),
             config,
             auth_throttle: AuthThrottle::default(),
             metrics,
@@ -82,7 +82,7 @@ impl App {
 
     /// How long a request may wait.
     pub(crate) fn waits(&self) -> RangeInclusive<Duration> {
-        Duration::ZERO..=self.config.wait_max.min(WAIT_MAX)
+        Duration::ZERO..=self.config.wait_max.min(HTTP_WAIT_MAX)
     }
 }
 

@@ -9,20 +9,20 @@ use axum::extract::State;
 use distlock::{Locks, NoQuorum, NodeHealth, NodeState, Snapshot};
 
 use crate::auth::Caller;
+use crate::journal_reader::JournalReader;
 use crate::problem::Problem;
-use crate::reader::Reader;
 use crate::state::App;
 use crate::sync::lock;
-use crate::wire::{self, BackendState, NodeStanding, Point, Refusals, Summary, millis};
+use crate::wire::{self, BackendState, NodeStanding, PointBody, Refusals, SummaryBody, millis};
 
 /// A summary that is younger than this is good enough.
-const FRESH: Duration = Duration::from_secs(1);
+const SUMMARY_FRESH: Duration = Duration::from_secs(1);
 
 /// A store that does not answer within this time is down.
-const PROBE_MAX: Duration = Duration::from_secs(3);
+const SUMMARY_PROBE_MAX: Duration = Duration::from_secs(3);
 
 /// How many pages of keys are counted; a page has up to 100.
-const PAGES_MAX: usize = 50;
+const SUMMARY_PAGES_MAX: usize = 50;
 
 /// How many points of the past are kept, and how far apart they are at least.
 const POINTS_MAX: usize = 150;
@@ -35,17 +35,17 @@ const SPANS_MAX: usize = 20_000;
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {
     /// One at a time looks; the others wait for what it finds.
-    last: tokio::sync::Mutex<Option<(Instant, Summary)>>,
-    reader: tokio::sync::Mutex<Reader>,
-    past: Mutex<Past>,
+    last: tokio::sync::Mutex<Option<(Instant, SummaryBody)>>,
+    reader: tokio::sync::Mutex<JournalReader>,
+    past: Mutex<PastPoints>,
     /// The longest that was left of each lease, by key and fence.
     spans: Mutex<HashMap<(String, u64), u64>>,
 }
 
 /// What is known of the past.
 #[derive(Debug, Default)]
-struct Past {
-    points: VecDeque<Point>,
+struct PastPoints {
+    points: VecDeque<PointBody>,
     last: Option<Instant>,
     /// Grants since the last point.
     grants: u64,
@@ -56,8 +56,8 @@ struct Past {
 impl Watcher {
     /// A key as it stands, with how long its leases are when they are fresh. Stores do not keep
     /// that: it is what was left of the lease when most was left.
-    pub(crate) fn view(&self, seen: Snapshot) -> wire::Lock {
-        let mut view = wire::Lock::from(seen);
+    pub(crate) fn view(&self, seen: Snapshot) -> wire::LockBody {
+        let mut view = wire::LockBody::from(seen);
         let mut spans = lock(&self.spans);
         if spans.len() + view.holders.len() > SPANS_MAX {
             spans.clear();
@@ -83,16 +83,16 @@ fn span_seen(held_ms: u64, left_ms: u64) -> u64 {
 /// All locks at a glance.
 #[utoipa::path(get, path = "/api/v1/summary", tag = "locks",
     responses(
-        (status = 200, description = "at a glance", body = Summary),
+        (status = 200, description = "at a glance", body = SummaryBody),
         Refusals))]
 pub(crate) async fn summary(
     State(app): State<Arc<App>>,
     caller: Caller,
-) -> Result<Json<Summary>, Problem> {
+) -> Result<Json<SummaryBody>, Problem> {
     caller.may_read()?;
     let mut last = app.watcher.last.lock().await;
     if let Some((at, summary)) = &*last
-        && at.elapsed() < FRESH
+        && at.elapsed() < SUMMARY_FRESH
     {
         return Ok(Json(summary.clone()));
     }
@@ -102,7 +102,7 @@ pub(crate) async fn summary(
 }
 
 /// Looks at everything once. What cannot be had is left as it was seen last.
-async fn look(app: &App, before: Option<&Summary>) -> Summary {
+async fn look(app: &App, before: Option<&SummaryBody>) -> SummaryBody {
     let at_ms = now_ms();
     let mut reader = app.watcher.reader.lock().await;
     let (backend, redlock) = tokio::join!(standing(&app.locks), redlock(app));
@@ -110,13 +110,13 @@ async fn look(app: &App, before: Option<&Summary>) -> Summary {
     let counted = if backend.ok { Some(count(app, &mut reader).await) } else { None };
     let complete = matches!(&counted, Some(Ok(seen)) if seen.listing && !seen.truncated);
     let mut summary = match counted {
-        Some(Ok(counted)) => Summary { at_ms, backend, ..counted },
+        Some(Ok(counted)) => SummaryBody { at_ms, backend, ..counted },
         failed => {
             if let Some(Err(error)) = failed {
                 tracing::warn!(%error, "could not look at the locks");
             }
             let backend = BackendState { ok: false, ..backend };
-            Summary { at_ms, backend, ..before.cloned().unwrap_or_default() }
+            SummaryBody { at_ms, backend, ..before.cloned().unwrap_or_default() }
         }
     };
     summary.redlock = redlock;
@@ -139,8 +139,8 @@ async fn look(app: &App, before: Option<&Summary>) -> Summary {
     summary
 }
 
-impl Past {
-    fn add(&mut self, summary: &Summary, grants: u64) {
+impl PastPoints {
+    fn add(&mut self, summary: &SummaryBody, grants: u64) {
         self.grants += grants;
         let since = self.last.map(|at| at.elapsed());
         if !summary.backend.ok || since.is_some_and(|since| since < POINT_EVERY) {
@@ -150,22 +150,23 @@ impl Past {
         let acquires_per_second =
             since.map_or(0.0, |since| self.grants as f64 / since.as_secs_f64());
         (self.last, self.grants) = (Some(Instant::now()), 0);
-        let Summary { at_ms, held, waiting, .. } = *summary;
-        self.points.push_back(Point { at_ms, held, waiting, acquires_per_second });
+        let SummaryBody { at_ms, held, waiting, .. } = *summary;
+        self.points.push_back(PointBody { at_ms, held, waiting, acquires_per_second });
         if self.points.len() > POINTS_MAX {
             self.points.pop_front();
         }
     }
 }
 
-async fn count(app: &App, reader: &mut Reader) -> Result<Summary, distlock::Error> {
-    let mut summary = Summary { listing: app.locks.capabilities().listing, ..Summary::default() };
+async fn count(app: &App, reader: &mut JournalReader) -> Result<SummaryBody, distlock::Error> {
+    let mut summary =
+        SummaryBody { listing: app.locks.capabilities().listing, ..SummaryBody::default() };
     if !summary.listing {
         return Ok(summary);
     }
     let mut cursor = None;
     for page in 0.. {
-        if page == PAGES_MAX {
+        if page == SUMMARY_PAGES_MAX {
             summary.truncated = true;
             break;
         }
@@ -182,7 +183,7 @@ async fn count(app: &App, reader: &mut Reader) -> Result<Summary, distlock::Erro
     Ok(summary)
 }
 
-fn add(summary: &mut Summary, seen: &Snapshot) {
+fn add(summary: &mut SummaryBody, seen: &Snapshot) {
     summary.held += u64::from(seen.holders_total > 0);
     summary.contended += u64::from(seen.waiters_total > 0);
     summary.waiting += seen.waiters_total;
@@ -200,9 +201,9 @@ pub(crate) async fn redlock(app: &App) -> Option<BackendState> {
 
 /// How a store is now.
 pub(crate) async fn standing(locks: &Locks) -> BackendState {
-    let state = match tokio::time::timeout(PROBE_MAX, locks.probe()).await {
+    let state = match tokio::time::timeout(SUMMARY_PROBE_MAX, locks.probe()).await {
         Ok(Ok(health)) => {
-            let nodes = health.nodes.iter().map(wire::Node::from).collect();
+            let nodes = health.nodes.iter().map(wire::NodeBody::from).collect();
             BackendState { ok: true, warnings: health.warnings, nodes, ..BackendState::default() }
         }
         Ok(Err(error)) => {
@@ -220,14 +221,14 @@ pub(crate) async fn standing(locks: &Locks) -> BackendState {
 }
 
 /// The nodes of a quorum that could not decide.
-fn nodes_of(error: &distlock::Error) -> Vec<wire::Node> {
+fn nodes_of(error: &distlock::Error) -> Vec<wire::NodeBody> {
     let distlock::Error::Backend(fault) = error else { return Vec::new() };
     let Some(missing) = NoQuorum::of(fault) else { return Vec::new() };
     let down = missing.faults.iter().map(|(name, _)| (name, NodeState::Down));
     let up = missing.others.iter().map(|name| (name, NodeState::Up));
     let mut nodes: Vec<_> = down.chain(up).map(|(n, s)| NodeHealth::new(n, s)).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    nodes.iter().map(wire::Node::from).collect()
+    nodes.iter().map(wire::NodeBody::from).collect()
 }
 
 fn now_ms() -> u64 {

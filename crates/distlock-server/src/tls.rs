@@ -11,27 +11,27 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::Error;
+use crate::ServerError;
 use crate::tokens::check_private;
 
 /// The longest PEM file that is read.
-const FILE_LEN_MAX: u64 = 1024 * 1024;
+const PEM_FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// What TLS connections are served with.
 #[derive(Clone, Debug)]
-pub struct Tls(Arc<ServerConfig>);
+pub struct ServerTls(Arc<ServerConfig>);
 
-impl Tls {
+impl ServerTls {
     /// Reads PEM files: the certificate with its chain, its private key, and if clients have to
     /// present a certificate, the authority that has signed theirs.
     ///
     /// # Errors
     ///
-    /// [`Error::Tls`] if a file cannot be read, has not what it should have, or is a key that other
-    /// users can read; or if certificate and key do not belong together.
-    pub fn read(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, Error> {
+    /// [`ServerError::Tls`] if a file cannot be read, has not what it should have, or is a key that
+    /// other users can read; or if certificate and key do not belong together.
+    pub fn read(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, ServerError> {
         let chain = certificates(cert)?;
-        let refuse = |source| Error::Tls { path: key.to_owned(), source };
+        let refuse = |source| ServerError::Tls { path: key.to_owned(), source };
         let file = File::open(key).map_err(refuse)?;
         check_private(&file).map_err(refuse)?;
         let pem = contents(file).map_err(refuse)?;
@@ -44,7 +44,7 @@ impl Tls {
         let builder = match client_ca {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let refuse = |source| Error::Tls { path: path.to_owned(), source };
+                let refuse = |source| ServerError::Tls { path: path.to_owned(), source };
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(path)? {
                     roots.add(certificate).map_err(|error| refuse(io::Error::other(error)))?;
@@ -68,8 +68,8 @@ impl Tls {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let refuse = |source| Error::Tls { path: path.to_owned(), source };
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
+    let refuse = |source| ServerError::Tls { path: path.to_owned(), source };
     let pem = File::open(path).and_then(contents).map_err(refuse)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
@@ -80,8 +80,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 
 fn contents(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_LEN_MAX {
+    file.take(PEM_FILE_LEN_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > PEM_FILE_LEN_MAX {
         true => Err(io::Error::other("it is longer than 1 MiB")),
         false => Ok(bytes),
     }

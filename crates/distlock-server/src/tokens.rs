@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use crate::Error;
+use crate::ServerError;
 use crate::scope::Scope;
 use crate::token_line;
 
 /// The longest file of tokens that is read.
-const FILE_LEN_MAX: u64 = 1024 * 1024;
+const TOKEN_FILE_LEN_MAX: u64 = 1024 * 1024;
 
 /// The tokens that let clients in, each with a name and what it may do. Digests only.
 #[derive(Clone, Debug, Default)]
@@ -60,16 +60,17 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`Error::TokenFile`] if the file cannot be read, or others than its owner may read it.
-    /// [`Error::TokenLine`] for a line that makes no sense. The text of a line is never repeated.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+    /// [`ServerError::TokenFile`] if the file cannot be read, or others than its owner may read it.
+    /// [`ServerError::TokenLine`] for a line that makes no sense. The text of a line is never
+    /// repeated.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ServerError> {
         let path = path.as_ref();
-        let refuse = |source| Error::TokenFile { path: path.to_owned(), source };
+        let refuse = |source| ServerError::TokenFile { path: path.to_owned(), source };
         let mut text = String::new();
         let file = File::open(path).map_err(refuse)?;
         check_private(&file).map_err(refuse)?;
-        file.take(FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(refuse)?;
-        if text.len() as u64 > FILE_LEN_MAX {
+        file.take(TOKEN_FILE_LEN_MAX + 1).read_to_string(&mut text).map_err(refuse)?;
+        if text.len() as u64 > TOKEN_FILE_LEN_MAX {
             return Err(refuse(io::Error::other("it is longer than 1 MiB")));
         }
         Self::parse(&text)
@@ -79,16 +80,16 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// [`Error::TokenLine`] for a line without a scope, with a word that means nothing, with a
-    /// token that is short or easy to guess, or with a token or a name that an earlier line has.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    /// [`ServerError::TokenLine`] for a line without a scope, with a word that means nothing, with
+    /// a token that is short or easy to guess, or with a token or a name that an earlier line has.
+    pub fn parse(text: &str) -> Result<Self, ServerError> {
         let mut tokens: Vec<Arc<Token>> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let refuse = |why| Error::TokenLine { line: number + 1, why };
+            let refuse = |why| ServerError::TokenLine { line: number + 1, why };
             let token = token_line::parse(line, number + 1).map_err(refuse)?;
             if tokens.iter().any(|earlier| earlier.digest == token.digest) {
                 return Err(refuse("the token is already on an earlier line"));
@@ -99,7 +100,7 @@ impl Tokens {
             tokens.push(Arc::new(token));
         }
         if tokens.is_empty() {
-            return Err(Error::TokenLine { line: 1, why: "there is no token in the file" });
+            return Err(ServerError::TokenLine { line: 1, why: "there is no token in the file" });
         }
         Ok(Self(tokens))
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connections::Connection;
+use crate::connections::TrackedConnection;
 use crate::delivery::Transit;
 use crate::socket::Socket;
 
@@ -18,7 +18,7 @@ pub(crate) struct TrackedStream<S> {
     pub(crate) inner: S,
     pub(crate) socket: Arc<Socket>,
     pub(crate) transit: Arc<Transit>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) connection: Arc<TrackedConnection>,
 }
 
 impl<S: AsyncWrite + Unpin> TrackedStream<S> {

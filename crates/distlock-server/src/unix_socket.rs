@@ -1,9 +1,9 @@
 //! A Unix socket that only this user can connect to, from the moment it exists.
 
-#[cfg(not(unix))]
-pub(crate) use elsewhere::UnixSocket;
 #[cfg(unix)]
 pub(crate) use here::UnixSocket;
+#[cfg(not(unix))]
+pub(crate) use renewed_ttls::UnixSocket;
 
 #[cfg(unix)]
 mod here {
@@ -84,7 +84,7 @@ mod here {
 }
 
 #[cfg(not(unix))]
-mod elsewhere {
+mod renewed_ttls {
     use std::io;
     use std::path::Path;
 

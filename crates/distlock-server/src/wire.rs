@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) mod dapr;
-mod past;
+mod history;
 mod requests;
 mod summary;
 pub(crate) mod terraform;
 
-pub(crate) use past::*;
+pub(crate) use history::*;
 pub(crate) use requests::*;
 pub(crate) use summary::*;
 
@@ -23,14 +23,15 @@ pub(crate) fn millis(span: Duration) -> u64 {
 /// A lease that was granted, renewed or found again.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Lease {
+#[schema(as = Lease)]
+pub(crate) struct LeaseBody {
     /// The secret that renews and releases the lease.
     pub(crate) lease_id: String,
     pub(crate) key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<ModeBody>,
     /// How many permits of a semaphore it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -52,7 +53,8 @@ pub(crate) struct Lease {
 /// A place in the queue that was kept. Repeat the request with the same lease id to go on waiting.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Ticket {
+#[schema(as = Ticket)]
+pub(crate) struct TicketBody {
     pub(crate) lease_id: String,
     pub(crate) key: String,
     /// The number of the place.
@@ -70,13 +72,14 @@ pub(crate) struct Ticket {
 /// A holder as others may see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Holder {
+#[schema(as = Holder)]
+pub(crate) struct HolderBody {
     /// Text of the holder's choice: show it, never run it.
     pub(crate) owner: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     pub(crate) fence: u64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: ModeBody,
     /// How much of the capacity it holds.
     pub(crate) weight: u32,
     /// How many permits it holds, in the mode `permits`.
@@ -98,9 +101,9 @@ pub(crate) struct Holder {
     pub(crate) ttl_ms: Option<u64>,
 }
 
-impl From<distlock::Holder> for Holder {
+impl From<distlock::Holder> for HolderBody {
     fn from(holder: distlock::Holder) -> Self {
-        let (mode, permits, limit) = Mode::read(holder.mode());
+        let (mode, permits, limit) = ModeBody::read(holder.mode());
         Self {
             permits,
             limit,
@@ -120,13 +123,14 @@ impl From<distlock::Holder> for Holder {
 /// Somebody who waits, as others may see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Waiter {
+#[schema(as = Waiter)]
+pub(crate) struct WaiterBody {
     pub(crate) owner: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     /// 1 is next.
     pub(crate) position: u64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: ModeBody,
     pub(crate) weight: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) group: Option<String>,
@@ -136,26 +140,27 @@ pub(crate) struct Waiter {
 /// A key as it stands.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Lock {
+#[schema(as = Lock)]
+pub(crate) struct LockBody {
     pub(crate) key: String,
     pub(crate) state: LockState,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<OrderBody>,
     /// The holders, at most 100, the one whose lease ends last first.
-    pub(crate) holders: Vec<Holder>,
+    pub(crate) holders: Vec<HolderBody>,
     pub(crate) holders_total: u64,
     /// The first in the queue, at most 100.
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Vec<WaiterBody>,
     pub(crate) waiters_total: u64,
 }
 
-impl From<distlock::Snapshot> for Lock {
+impl From<distlock::Snapshot> for LockBody {
     fn from(seen: distlock::Snapshot) -> Self {
-        let waiter = |(index, waiter): (usize, distlock::Waiter)| Waiter {
+        let waiter = |(index, waiter): (usize, distlock::Waiter)| WaiterBody {
             owner: waiter.owner.to_string(),
             reason: waiter.reason.map(|reason| reason.to_string()),
             position: index as u64 + 1,
-            mode: if waiter.exclusive { Mode::Exclusive } else { Mode::Shared },
+            mode: if waiter.exclusive { ModeBody::Exclusive } else { ModeBody::Shared },
             weight: waiter.weight,
             group: waiter.group.map(|group| group.to_string()),
             waited_ms: millis(waiter.waited),
@@ -168,8 +173,8 @@ impl From<distlock::Snapshot> for Lock {
         Self {
             key: seen.key.to_string(),
             state,
-            order: seen.order.and_then(Order::from_core),
-            holders: seen.holders.into_iter().map(Holder::from).collect(),
+            order: seen.order.and_then(OrderBody::from_core),
+            holders: seen.holders.into_iter().map(HolderBody::from).collect(),
             holders_total: seen.holders_total,
             waiters: seen.waiters.into_iter().enumerate().map(waiter).collect(),
             waiters_total: seen.waiters_total,
@@ -189,8 +194,9 @@ pub(crate) enum LockState {
 /// One page of the keys that are held or waited for.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct LockPage {
-    pub(crate) locks: Vec<Lock>,
+#[schema(as = LockPage)]
+pub(crate) struct LockPageBody {
+    pub(crate) locks: Vec<LockBody>,
     /// Hand it back to get the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
@@ -199,7 +205,8 @@ pub(crate) struct LockPage {
 /// The result of an operation that ran under a pattern.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Done {
+#[schema(as = Done)]
+pub(crate) struct OperationBody {
     pub(crate) success: bool,
     pub(crate) resource_id: String,
     pub(crate) duration_ms: u64,
@@ -253,7 +260,7 @@ pub(crate) struct ProblemBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ahead: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<HolderBody>,
 }
 
 impl ProblemBody {
@@ -290,7 +297,8 @@ pub(crate) enum Refusals {
 /// How a key is held.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Mode {
+#[schema(as = Mode)]
+pub(crate) enum ModeBody {
     /// Alone.
     #[default]
     Exclusive,
@@ -300,7 +308,7 @@ pub(crate) enum Mode {
     Permits,
 }
 
-impl Mode {
+impl ModeBody {
     /// The mode, and the permits and the limit that belong to it.
     pub(crate) fn read(mode: distlock::Mode) -> (Self, Option<u32>, Option<u32>) {
         match mode {
@@ -316,13 +324,14 @@ impl Mode {
 /// Who goes first.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
+#[schema(as = Order)]
+pub(crate) enum OrderBody {
     Fifo,
     PreferWriters,
     PreferReaders,
 }
 
-impl Order {
+impl OrderBody {
     fn from_core(order: distlock::Order) -> Option<Self> {
         match order {
             distlock::Order::Fifo => Some(Self::Fifo),

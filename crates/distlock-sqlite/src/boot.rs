@@ -12,11 +12,11 @@ use rustix::time::{ClockId, clock_gettime};
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Which time namespace this process is in, and which its children will be in.
-const NAMESPACE: &str = "/proc/self/ns/time";
-const CHILDREN: &str = "/proc/self/ns/time_for_children";
+const TIME_NAMESPACE: &str = "/proc/self/ns/time";
+const CHILDREN_TIME_NAMESPACE: &str = "/proc/self/ns/time_for_children";
 
 /// By how much the clocks of that second one differ from those of the machine.
-const OFFSETS: &str = "/proc/self/timens_offsets";
+const CLOCK_OFFSETS: &str = "/proc/self/timens_offsets";
 
 /// The namespace that the machine starts with. The kernel has given it this number ever since.
 const FIRST_NAMESPACE: &str = "time:[4026531834]";
@@ -79,7 +79,7 @@ impl Boot {
 /// What the time namespace of this process adds to the clock.
 fn namespace_offset_us() -> Result<i64, Fault> {
     let link = |path| fs::read_link(path).map(|link| link.to_string_lossy().into_owned());
-    let Ok(own) = link(NAMESPACE) else {
+    let Ok(own) = link(TIME_NAMESPACE) else {
         // A kernel without time namespaces.
         return Ok(0);
     };
@@ -89,11 +89,13 @@ fn namespace_offset_us() -> Result<i64, Fault> {
     let refuse = |why: &str| {
         Fault::permanent("tell the time", format!("this process is in a time namespace and {why}"))
     };
-    if link(CHILDREN).ok().as_ref() != Some(&own) {
+    if link(CHILDREN_TIME_NAMESPACE).ok().as_ref() != Some(&own) {
         return Err(refuse("its children will be in another: the kernel tells only their offset"));
     }
-    let text = fs::read_to_string(OFFSETS).map_err(|e| refuse(&format!("{OFFSETS}: {e}")))?;
-    boottime_offset_us(&text).ok_or_else(|| refuse(&format!("{OFFSETS} cannot be understood")))
+    let text =
+        fs::read_to_string(CLOCK_OFFSETS).map_err(|e| refuse(&format!("{CLOCK_OFFSETS}: {e}")))?;
+    boottime_offset_us(&text)
+        .ok_or_else(|| refuse(&format!("{CLOCK_OFFSETS} cannot be understood")))
 }
 
 /// Reads the line `boottime <seconds> <nanoseconds>`.

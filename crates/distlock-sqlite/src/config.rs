@@ -11,7 +11,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Which file, and how long to wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Config {
+pub(super) struct SqliteConfig {
     pub(super) file: PathBuf,
     /// The file is the user's own default, so its folder is ours to make.
     pub(super) is_default: bool,
@@ -20,7 +20,7 @@ pub(super) struct Config {
     pub(super) location: String,
 }
 
-impl Config {
+impl SqliteConfig {
     /// Reads `sqlite:PATH`, or `sqlite:` for the user's own file, with the option
     /// `response_timeout_ms`. The path is taken as it is, up to the first question mark.
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn a_url_names_a_file_and_known_options_only() {
-        let config = Config::parse("sqlite:/run/x y.db?response_timeout_ms=250").unwrap();
+        let config = SqliteConfig::parse("sqlite:/run/x y.db?response_timeout_ms=250").unwrap();
         assert_eq!(config.file, Path::new("/run/x y.db"));
         assert_eq!(config.response_timeout, Duration::from_millis(250));
-        assert_eq!(Config::parse("sqlite:///run/a.db").unwrap().file, Path::new("/run/a.db"));
-        assert!(Config::parse("sqlite:a.db").unwrap().file.is_absolute());
+        assert_eq!(SqliteConfig::parse("sqlite:///run/a.db").unwrap().file, Path::new("/run/a.db"));
+        assert!(SqliteConfig::parse("sqlite:a.db").unwrap().file.is_absolute());
         for (url, what) in [
             ("sqlite:a.db?ttl=5", "URL option"),
             ("sqlite:a.db?response_timeout_ms=0", "response_timeout_ms"),
@@ -111,7 +111,7 @@ mod tests {
             ("sqlite://host/a.db", "URL"),
             ("sqlite::memory:", "URL"),
         ] {
-            assert_eq!(Config::parse(url).unwrap_err().what, what, "{url}");
+            assert_eq!(SqliteConfig::parse(url).unwrap_err().what, what, "{url}");
         }
     }
 

@@ -6,16 +6,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use distlock_core::law::{Notice, Now};
+use distlock_core::law::{AddressedPush, Now};
 use distlock_core::{ClientId, Fault};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Result, params};
 
 use super::boot::Boot;
 use super::cells::as_sql;
-use super::config::Config;
+use super::config::SqliteConfig;
 use super::job::{Access, Job};
-use super::session::{Meta, Session};
+use super::session::{StoreMeta, StoreSession};
 use super::{faults, file, journal, save};
 
 /// The tables, version by version. A file of an older version gets what it lacks when it is opened.
@@ -44,13 +44,13 @@ thread_local! {
     static LOG_PAGES: Cell<c_int> = const { Cell::new(0) };
 }
 
-const OPEN: &str = "open the file of locks";
+const OPEN_DATABASE: &str = "open the file of locks";
 
 /// The connection to the file.
 #[derive(Debug)]
 pub(super) struct Database {
     connection: Connection,
-    config: Config,
+    config: SqliteConfig,
     boot: Boot,
     inode: Option<(u64, u64)>,
 }
@@ -63,12 +63,16 @@ impl Database {
     /// ends the run of the machine and with it all of them. Fences do: they must not go back. Their
     /// ceiling is therefore committed with a sync of its own before any fence gets near it, about
     /// once an hour, and after a restart fences go on from the ceiling.
-    pub(super) fn open(config: &Config, boot: Boot, deadline: Instant) -> Result<Self, Fault> {
+    pub(super) fn open(
+        config: &SqliteConfig,
+        boot: Boot,
+        deadline: Instant,
+    ) -> Result<Self, Fault> {
         file::check(config)?;
         if !config.file.exists() {
             create(config, &boot)?;
         }
-        let fault = |error: &Error| faults::fault(OPEN, &config.file, error);
+        let fault = |error: &Error| faults::fault(OPEN_DATABASE, &config.file, error);
         let connection = connect(&config.file, deadline).map_err(|error| fault(&error))?;
         let inode = file::inode(&config.file);
         let database = Self { connection, config: config.clone(), boot, inode };
@@ -90,7 +94,7 @@ impl Database {
     }
 
     /// Runs jobs in one transaction: all of them, or none.
-    pub(super) fn transact(&self, jobs: &mut [Job]) -> Result<Vec<Notice>> {
+    pub(super) fn transact(&self, jobs: &mut [Job]) -> Result<Vec<AddressedPush>> {
         let deadline = jobs.iter().map(|job| job.deadline).min().unwrap_or_else(Instant::now);
         self.connection.busy_timeout(until(deadline))?;
         let access = if jobs.iter().any(|job| job.access == Access::Write) {
@@ -101,7 +105,7 @@ impl Database {
         loop {
             let now = match self.attempt(access, jobs)? {
                 Attempt::Done(notices) => return Ok(notices),
-                Attempt::AboveCeiling(counter, now) => Meta::next_ceiling(counter, now),
+                Attempt::AboveCeiling(counter, now) => StoreMeta::next_ceiling(counter, now),
             };
             self.raise_ceiling(now)?;
         }
@@ -109,7 +113,7 @@ impl Database {
 
     /// Runs one job, but only if that needs no waiting: for no lock and for no disk. None, and
     /// nothing is done, if it does.
-    pub(super) fn transact_at_once(&self, job: &mut Job) -> Result<Option<Vec<Notice>>> {
+    pub(super) fn transact_at_once(&self, job: &mut Job) -> Result<Option<Vec<AddressedPush>>> {
         self.connection.busy_timeout(Duration::ZERO)?;
         match self.attempt(job.access, std::slice::from_mut(job)) {
             Ok(Attempt::Done(notices)) => Ok(Some(notices)),
@@ -137,13 +141,13 @@ impl Database {
 
     fn attempt(&self, access: Access, jobs: &mut [Job]) -> Result<Attempt> {
         let transaction = Transaction::begin(&self.connection, access)?;
-        let meta = Meta::read(&self.connection)?.ok_or(Error::QueryReturnedNoRows)?;
+        let meta = StoreMeta::read(&self.connection)?.ok_or(Error::QueryReturnedNoRows)?;
         if meta.boot != self.boot.id {
             return Err(other_machine());
         }
         // The time is read inside the transaction: what others committed before is not later.
         let now = self.boot.now();
-        let mut session = Session::new(&self.connection, now, meta);
+        let mut session = StoreSession::new(&self.connection, now, meta);
         for job in jobs {
             job.attempt(&mut session)?;
         }
@@ -180,10 +184,10 @@ impl Database {
     fn check(&self) -> Result<(), Fault> {
         let file = &self.config.file;
         let refuse = |why: &str| {
-            let fault = Fault::permanent(OPEN, why).at_store(self.config.location());
+            let fault = Fault::permanent(OPEN_DATABASE, why).at_store(self.config.location());
             Err(fault.advise("name another file"))
         };
-        let fault = |error: Error| faults::fault(OPEN, file, &error);
+        let fault = |error: Error| faults::fault(OPEN_DATABASE, file, &error);
         let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let version: i64 = pragma("user_version").map_err(fault)?;
         let application: i32 = self
@@ -224,17 +228,19 @@ impl Database {
 
     /// Forgets who held before the machine was started.
     fn note_boot(&self) -> Result<()> {
-        let is_known = |meta: Option<Meta>| meta.is_some_and(|meta| meta.boot == self.boot.id);
-        if is_known(Meta::read(&self.connection)?) {
+        let is_known = |meta: Option<StoreMeta>| meta.is_some_and(|meta| meta.boot == self.boot.id);
+        if is_known(StoreMeta::read(&self.connection)?) {
             return Ok(());
         }
         self.durably(|connection| {
-            let Some(meta) = Meta::read(connection)? else { return set_up(connection, &self.boot) };
+            let Some(meta) = StoreMeta::read(connection)? else {
+                return set_up(connection, &self.boot);
+            };
             if meta.boot == self.boot.id {
                 return Ok(());
             }
             connection.execute_batch(include_str!("../sql/reboot.sql"))?;
-            let ceiling = Meta::next_ceiling(meta.ceiling, self.boot.now());
+            let ceiling = StoreMeta::next_ceiling(meta.ceiling, self.boot.now());
             let boot = "UPDATE store SET boot = ?1, ceiling = ?2";
             connection.execute(boot, params![self.boot.id, as_sql(ceiling)]).map(drop)
         })
@@ -245,19 +251,19 @@ const MIGRATED: i64 = MIGRATIONS.len() as i64;
 
 /// How a transaction went.
 enum Attempt {
-    Done(Vec<Notice>),
+    Done(Vec<AddressedPush>),
     /// It would have given out this number, which is more than may be.
     AboveCeiling(u64, Now),
 }
 
 /// Makes the file under another name and then gives it its own: nobody ever sees half of it.
-fn create(config: &Config, boot: &Boot) -> Result<(), Fault> {
+fn create(config: &SqliteConfig, boot: &Boot) -> Result<(), Fault> {
     let random = ClientId::random()?.reveal();
     let mut name = config.file.clone().into_os_string();
     name.push(format!(".{}.new", &random[..8]));
-    let draft = Config { file: name.into(), ..config.clone() };
+    let draft = SqliteConfig { file: name.into(), ..config.clone() };
     let made = file::make(&draft).and_then(|()| {
-        let fault = |error: &Error| faults::fault(OPEN, &config.file, error);
+        let fault = |error: &Error| faults::fault(OPEN_DATABASE, &config.file, error);
         let connection = connect(&draft.file, Instant::now()).map_err(|error| fault(&error))?;
         let unlogged = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         unlogged.map_err(|error| fault(&error))?;
@@ -275,7 +281,7 @@ fn create(config: &Config, boot: &Boot) -> Result<(), Fault> {
 fn set_up(connection: &Connection, boot: &Boot) -> Result<()> {
     let random = |fault: Fault| Error::ToSqlConversionFailure(Box::new(fault));
     let name = ClientId::random().map_err(random)?.reveal();
-    let ceiling = as_sql(Meta::next_ceiling(0, boot.now()));
+    let ceiling = as_sql(StoreMeta::next_ceiling(0, boot.now()));
     let mut statement = connection.prepare(include_str!("../sql/create_store.sql"))?;
     statement.execute(params![name, boot.id, 0, ceiling])?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)

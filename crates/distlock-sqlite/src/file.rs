@@ -7,7 +7,7 @@ use std::path::Path;
 
 use distlock_core::Fault;
 
-use super::config::Config;
+use super::config::SqliteConfig;
 
 /// File systems whose files may be changed by other machines, or whose locks and shared memory do
 /// not work between processes. The numbers are those of `statfs`.
@@ -29,10 +29,10 @@ const REFUSED: [(u64, &str); 15] = [
     (0x786f_4256, "VirtualBox shared folders"),
 ];
 
-const OPEN: &str = "open the file of locks";
+const OPEN_FILE: &str = "open the file of locks";
 
 /// Refuses disks that cannot carry locks. Makes the folder if it is the user's own default.
-pub(super) fn check(config: &Config) -> Result<(), Fault> {
+pub(super) fn check(config: &SqliteConfig) -> Result<(), Fault> {
     let folder = config.file.parent().unwrap_or(Path::new("/"));
     if config.is_default {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -43,30 +43,30 @@ pub(super) fn check(config: &Config) -> Result<(), Fault> {
     #[allow(clippy::cast_sign_loss, reason = "a bit pattern")]
     let Some(name) = refused(disk.f_type as u64) else { return Ok(()) };
     let text = format!("the file system is {name}, whose locks and shared memory are unreliable");
-    let fault = Fault::permanent(OPEN, text).at_store(config.location());
+    let fault = Fault::permanent(OPEN_FILE, text).at_store(config.location());
     Err(fault.advise("name a file on a disk of this machine, or use redis://"))
 }
 
 /// Makes an empty file for nobody but this user.
-pub(super) fn make(config: &Config) -> Result<(), Fault> {
+pub(super) fn make(config: &SqliteConfig) -> Result<(), Fault> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&config.file);
     made.map(drop).map_err(|error| fault(config, &error))
 }
 
 /// Gives a file its final name, unless there is one of that name already.
-pub(super) fn give_name(draft: &Path, config: &Config) -> Result<(), Fault> {
+pub(super) fn give_name(draft: &Path, config: &SqliteConfig) -> Result<(), Fault> {
     match fs::hard_link(draft, &config.file) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(fault(config, &error)),
         _ => Ok(()),
     }
 }
 
-fn fault(config: &Config, error: &io::Error) -> Fault {
+fn fault(config: &SqliteConfig, error: &io::Error) -> Fault {
     let denied = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
     let fault = if denied.contains(&error.kind()) {
-        Fault::denied(OPEN, error.to_string())
+        Fault::denied(OPEN_FILE, error.to_string())
     } else {
-        Fault::permanent(OPEN, error.to_string())
+        Fault::permanent(OPEN_FILE, error.to_string())
     };
     let fault = fault.at_store(config.location());
     match advice(error) {

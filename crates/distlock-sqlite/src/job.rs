@@ -8,7 +8,7 @@ use distlock_core::Fault;
 use rusqlite::Result;
 use tokio::sync::oneshot;
 
-use super::session::Session;
+use super::session::StoreSession;
 
 /// Whether a job changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(super) struct Job {
     pub(super) access: Access,
     /// When nobody waits for it any more.
     pub(super) deadline: Instant,
-    work: Box<dyn Work>,
+    work: Box<dyn JobWork>,
     /// Counts it among those on their way.
-    counted: Option<Counted>,
+    counted: Option<CountedJob>,
 }
 
 impl Job {
@@ -36,21 +36,21 @@ impl Job {
         action: &'static str,
         access: Access,
         deadline: Instant,
-        work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
+        work: impl FnMut(&mut StoreSession<'_>) -> Result<T> + Send + 'static,
     ) -> (Self, oneshot::Receiver<Result<T, Fault>>) {
         let (reply, answer) = oneshot::channel();
-        let work = Box::new(Call { work, outcome: None, reply });
+        let work = Box::new(QueuedJob { work, outcome: None, reply });
         (Self { action, access, deadline, work, counted: None }, answer)
     }
 
     /// Counts the job in `under_way` until it is answered or dropped.
     pub(super) fn count_in(&mut self, under_way: &Arc<AtomicUsize>) {
         under_way.fetch_add(1, Ordering::SeqCst);
-        self.counted = Some(Counted(Arc::clone(under_way)));
+        self.counted = Some(CountedJob(Arc::clone(under_way)));
     }
 
     /// Does the work inside a transaction.
-    pub(super) fn attempt(&mut self, session: &mut Session<'_>) -> Result<()> {
+    pub(super) fn attempt(&mut self, session: &mut StoreSession<'_>) -> Result<()> {
         self.work.attempt(session)
     }
 
@@ -69,28 +69,28 @@ impl std::fmt::Debug for Job {
 }
 
 /// One of the jobs that are on their way.
-struct Counted(Arc<AtomicUsize>);
+struct CountedJob(Arc<AtomicUsize>);
 
-impl Drop for Counted {
+impl Drop for CountedJob {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Work whose result only its caller knows the type of.
-trait Work: Send {
-    fn attempt(&mut self, session: &mut Session<'_>) -> Result<()>;
+trait JobWork: Send {
+    fn attempt(&mut self, session: &mut StoreSession<'_>) -> Result<()>;
     fn answer(self: Box<Self>, committed: Result<(), Fault>);
 }
 
-struct Call<T, F> {
+struct QueuedJob<T, F> {
     work: F,
     outcome: Option<T>,
     reply: oneshot::Sender<Result<T, Fault>>,
 }
 
-impl<T: Send, F: FnMut(&mut Session<'_>) -> Result<T> + Send> Work for Call<T, F> {
-    fn attempt(&mut self, session: &mut Session<'_>) -> Result<()> {
+impl<T: Send, F: FnMut(&mut StoreSession<'_>) -> Result<T> + Send> JobWork for QueuedJob<T, F> {
+    fn attempt(&mut self, session: &mut StoreSession<'_>) -> Result<()> {
         self.outcome = Some((self.work)(session)?);
         Ok(())
     }

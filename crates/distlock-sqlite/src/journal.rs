@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Note, Pending,
-    Retention,
+    EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Note,
+    Pending, Retention,
 };
 use rusqlite::{Params, Result, Row, params_from_iter};
 
@@ -13,13 +13,13 @@ use super::Sqlite;
 use super::cells::{as_sql, number};
 use super::faults::is_foreign;
 use super::job::Access;
-use super::session::Session;
+use super::session::StoreSession;
 
 /// What a read that fails could not do.
-const READ: &str = "read the journal";
+const READ_ENTRIES: &str = "read the journal";
 
 /// What an append that fails could not do.
-const WRITE: &str = "write the journal";
+const WRITE_ENTRIES: &str = "write the journal";
 
 /// So many notes are written about as quickly as a lock is taken.
 const FEW: usize = 4;
@@ -42,18 +42,18 @@ impl Journal for Sqlite {
         retention: Retention,
     ) -> Pending<'a, ()> {
         let (few, notes) = (notes.len() <= FEW, notes.to_vec());
-        let work = move |session: &mut Session<'_>| session.append(&notes, retention);
+        let work = move |session: &mut StoreSession<'_>| session.append(&notes, retention);
         if few {
-            return Box::pin(self.store.run_short(WRITE, work));
+            return Box::pin(self.store.run_short(WRITE_ENTRIES, work));
         }
-        Box::pin(self.store.run(WRITE, Access::Write, work))
+        Box::pin(self.store.run(WRITE_ENTRIES, Access::Write, work))
     }
 
     fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage> {
         Box::pin(async move {
             let after = after.map(checked).transpose()?;
             self.store
-                .run(READ, Access::Read, move |session| {
+                .run(READ_ENTRIES, Access::Read, move |session| {
                     let limit = as_sql(limit.min(JOURNAL_PAGE_MAX) as u64);
                     let from = as_sql(after.unwrap_or(0));
                     let page = include_str!("../sql/journal_page.sql");
@@ -66,23 +66,23 @@ impl Journal for Sqlite {
         })
     }
 
-    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>> {
         let key = key.clone();
-        Box::pin(self.store.run(READ, Access::Read, move |session| {
+        Box::pin(self.store.run(READ_ENTRIES, Access::Read, move |session| {
             let limit = as_sql(limit.min(JOURNAL_PAGE_MAX) as u64);
             session.entries(include_str!("../sql/journal_past.sql"), (key.as_str(), limit))
         }))
     }
 
     fn last(&self) -> Pending<'_, Option<EntryId>> {
-        Box::pin(self.store.run(READ, Access::Read, |session| {
+        Box::pin(self.store.run(READ_ENTRIES, Access::Read, |session| {
             let newest = session.number("SELECT coalesce(max(id), 0) FROM journal")?;
             Ok((newest > 0).then(|| id(newest)))
         }))
     }
 }
 
-impl Session<'_> {
+impl StoreSession<'_> {
     fn append(&self, notes: &[(Note, Duration)], retention: Retention) -> Result<()> {
         let now_ms = self.now().seed / 1000;
         let [insert, many, old] = APPEND;
@@ -102,7 +102,7 @@ impl Session<'_> {
 
     /// The entries that a statement finds; those of a later version or another program are left
     /// out.
-    fn entries(&self, sql: &str, values: impl Params) -> Result<Vec<Entry>> {
+    fn entries(&self, sql: &str, values: impl Params) -> Result<Vec<JournalEntry>> {
         let mut statement = self.connection().prepare_cached(sql)?;
         let rows = statement.query_map(values, |row| match entry(row) {
             Err(error) if is_foreign(&error) => Ok(None),
@@ -116,7 +116,7 @@ impl Session<'_> {
     }
 }
 
-fn entry(row: &Row<'_>) -> Result<Option<Entry>> {
+fn entry(row: &Row<'_>) -> Result<Option<JournalEntry>> {
     let mut fields = HashMap::new();
     for (at, name) in FIELDS.iter().enumerate() {
         if let Some(text) = row.get_ref(at + 2)?.as_str_or_null()? {
@@ -124,7 +124,7 @@ fn entry(row: &Row<'_>) -> Result<Option<Entry>> {
         }
     }
     let Some(note) = Note::from_fields(|name| fields.get(name).copied()) else { return Ok(None) };
-    Ok(Some(Entry { id: id(number(row, 0)?), at_ms: number(row, 1)?, note }))
+    Ok(Some(JournalEntry { id: id(number(row, 0)?), at_ms: number(row, 1)?, note }))
 }
 
 fn id(number: u64) -> EntryId {
@@ -133,7 +133,7 @@ fn id(number: u64) -> EntryId {
 
 fn checked(id: &EntryId) -> Result<u64, Fault> {
     let refuse = |_| Invalid::new("entry id", id, "must be one that this journal gave out");
-    id.as_str().parse().map_err(refuse).map_err(|why| Fault::permanent(READ, why))
+    id.as_str().parse().map_err(refuse).map_err(|why| Fault::permanent(READ_ENTRIES, why))
 }
 
 fn millis(span: Duration) -> u64 {

@@ -21,18 +21,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, How, Invalid, Key,
-    Outcome, Page, Pending, Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, Invalid, Key,
+    Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
+    Streaming, Target,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::broadcast;
 
 use self::boot::Boot;
-use self::config::Config;
+use self::config::SqliteConfig;
 use self::job::Access;
-use self::load::About;
-use self::session::Session;
-use self::store::Store;
+use self::load::VerbSubject;
+use self::session::StoreSession;
+use self::store::SqliteStore;
 
 /// A file of this machine that carries locks for all its processes. No server is needed.
 ///
@@ -57,7 +58,7 @@ use self::store::Store;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sqlite {
-    store: Arc<Store>,
+    store: Arc<SqliteStore>,
 }
 
 impl Sqlite {
@@ -68,7 +69,7 @@ impl Sqlite {
     ///
     /// [`Invalid`] if the URL cannot be used, or has an option that does not exist.
     pub fn open(url: &str) -> Result<Self, Invalid> {
-        Self::of(Config::parse(url)?, None)
+        Self::of(SqliteConfig::parse(url)?, None)
     }
 
     /// A client of a file on a clock of one's own, for tests: `boot` names the start of the machine
@@ -78,11 +79,11 @@ impl Sqlite {
     ///
     /// [`Invalid`] if the system has no random bytes to give.
     pub fn with_clock(file: &Path, boot: &str, clock: Arc<dyn Clock>) -> Result<Self, Invalid> {
-        Self::of(Config::of(file), Some(Boot::new(boot.to_owned(), clock)))
+        Self::of(SqliteConfig::of(file), Some(Boot::new(boot.to_owned(), clock)))
     }
 
-    fn of(config: Config, boot: Option<Boot>) -> Result<Self, Invalid> {
-        let store = Store::new(config, boot)
+    fn of(config: SqliteConfig, boot: Option<Boot>) -> Result<Self, Invalid> {
+        let store = SqliteStore::new(config, boot)
             .map_err(|fault| Invalid::new("client id", fault, "needs random bytes"))?;
         Ok(Self { store: Arc::new(store) })
     }
@@ -108,7 +109,7 @@ impl Backend for Sqlite {
         }
         let (client, ask) = (self.store.client(), ask.clone());
         Box::pin(self.store.run_short("acquire", move |session| {
-            let about = About::new(ask.claim.id, ask.attempt);
+            let about = VerbSubject::new(ask.claim.id, ask.attempt);
             session.decide(&ask.claim.key, client, about, |record, now| {
                 record.acquire(&ask, client, now)
             })
@@ -121,7 +122,7 @@ impl Backend for Sqlite {
     ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
         let standings = async move {
             let (client, renewals) = (self.store.client(), batch.to_vec());
-            let work = move |session: &mut Session<'_>| renew_all(session, client, &renewals);
+            let work = move |session: &mut StoreSession<'_>| renew_all(session, client, &renewals);
             match self.store.run("renew", Access::Write, work).await {
                 Ok(standings) => standings.into_iter().map(|(at, one)| (at, Ok(one))).collect(),
                 Err(fault) => (0..batch.len()).map(|at| (at, Err(fault.clone()))).collect(),
@@ -130,13 +131,17 @@ impl Backend for Sqlite {
         Box::pin(stream::once(standings).flat_map(|all: Vec<_>| stream::iter(all)))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         let (client, target) = (self.store.client(), target.clone());
         Box::pin(self.store.run_short("release", move |session| {
             let about = match &target {
-                Target::Claim(claim) => About::Claim(claim.id),
-                Target::Attempt { claim, attempt } => About::Attempt(claim.id, *attempt),
-                Target::Fence { fence, .. } => About::Fence(*fence),
+                Target::Claim(claim) => VerbSubject::Claim(claim.id),
+                Target::Attempt { claim, attempt } => VerbSubject::Attempt(claim.id, *attempt),
+                Target::Fence { fence, .. } => VerbSubject::Fence(*fence),
                 _ => return Err(rusqlite::Error::InvalidQuery),
             };
             session.decide(target.key(), client, about, |record, now| {
@@ -202,7 +207,7 @@ impl Backend for Sqlite {
 
 /// Renews a batch: key by key, so that every record is read once.
 fn renew_all(
-    session: &mut Session<'_>,
+    session: &mut StoreSession<'_>,
     client: distlock_core::ClientId,
     renewals: &[Renewal],
 ) -> rusqlite::Result<Vec<(usize, Standing)>> {
@@ -214,7 +219,7 @@ fn renew_all(
     for (key, renewals) in by_key {
         if let [(at, one)] = renewals[..] {
             let standing =
-                session.decide(key, client, About::Claim(one.claim.id), |record, now| {
+                session.decide(key, client, VerbSubject::Claim(one.claim.id), |record, now| {
                     record.renew(one, client, now)
                 })?;
             standings.push((at, standing));
@@ -235,7 +240,7 @@ fn renew_all(
 }
 
 /// The keys after one that begin with a prefix and are held or waited for.
-fn page(session: &Session<'_>, prefix: &str, after: Option<&str>) -> rusqlite::Result<Page> {
+fn page(session: &StoreSession<'_>, prefix: &str, after: Option<&str>) -> rusqlite::Result<Page> {
     let mut page = Page::default();
     // The next key after one is that one with the smallest of all characters behind it.
     let mut from = after.map_or_else(|| prefix.to_owned(), |after| format!("{after}\0"));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use distlock_core::law::{Held, Parts, Place, Rest};
+use distlock_core::law::{HeldClaim, OmittedRows, Parts, WaitingClaim};
 use distlock_core::{Ask, AttemptId, Claim, ClaimId, ClientId, Key, Moment, ReentryId, Ticket};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
@@ -12,7 +12,7 @@ use super::cells::{as_count, as_sql, attempts, label, moment, number, order, req
 /// How many of each line a verb gets to see. If it admits all of them it is decided once more on
 /// the whole record, so a larger number only helps locks that let in many at once. Where the code
 /// is debugged, queues are short: tests shall meet the edges, too.
-const HEAD: u64 = if cfg!(debug_assertions) { 2 } else { 8 };
+const EXCERPT_LEN: u64 = if cfg!(debug_assertions) { 2 } else { 8 };
 
 /// How many holders are read without a second thought. If there are more, they are a crowd of which
 /// a verb gets to see those that matter.
@@ -20,7 +20,7 @@ const HOLDERS: u64 = if cfg!(debug_assertions) { 1 } else { 16 };
 
 /// What a verb is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum VerbSubject {
     /// A claim that holds, waits, or would like to.
     Claim(ClaimId),
     /// The same in one call for it, which may be dead by itself.
@@ -29,7 +29,7 @@ pub(super) enum About {
     Fence(u64),
 }
 
-impl About {
+impl VerbSubject {
     pub(super) fn new(claim: ClaimId, attempt: Option<AttemptId>) -> Self {
         attempt.map_or(Self::Claim(claim), |attempt| Self::Attempt(claim, attempt))
     }
@@ -55,7 +55,7 @@ impl About {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extent {
     /// Enough for one verb of this client.
-    For(ClientId, About),
+    For(ClientId, VerbSubject),
     /// All of it.
     Whole,
 }
@@ -80,12 +80,12 @@ pub(super) fn load(
     }
     let Extent::For(_, about) = extent else { return Ok(parts) };
     for buried in about.buried().into_iter().flatten() {
-        let grave = "SELECT until_us FROM graves WHERE key = ?1 AND claim = ?2";
+        let tombstone = "SELECT until_us FROM graves WHERE key = ?1 AND claim = ?2";
         let until = connection
-            .prepare_cached(grave)?
+            .prepare_cached(tombstone)?
             .query_row(params![key.as_str(), buried.as_bytes()], |row| moment(row, 0))
             .optional()?;
-        parts.graves.extend(until.map(|until| (buried, until)));
+        parts.tombstones.extend(until.map(|until| (buried, until)));
     }
     Ok(parts)
 }
@@ -127,10 +127,10 @@ fn load_holders(
     read(include_str!("../sql/first_sharers.sql"), params![name, now], parts)?;
     read(include_str!("../sql/last_sharer.sql"), params![name, now], parts)?;
     match about {
-        About::Claim(claim) | About::Attempt(claim, _) => {
+        VerbSubject::Claim(claim) | VerbSubject::Attempt(claim, _) => {
             read(include_str!("../sql/holder.sql"), params![name, claim.as_bytes()], parts)?;
         }
-        About::Fence(fence) => {
+        VerbSubject::Fence(fence) => {
             let params = params![name, as_sql(fence)];
             read(include_str!("../sql/holders_with_fence.sql"), params, parts)?;
         }
@@ -150,19 +150,19 @@ fn load_queue(
     lengths: [usize; 2],
     parts: &mut Parts,
 ) -> Result<()> {
-    let mut queue = Reader { connection, key, parts };
+    let mut queue = PartsReader { connection, key, parts };
     let (caller, about) = match extent {
         Extent::Whole => {
             queue.read(include_str!("../sql/waiters.sql"), [key.as_str()])?;
-            return queue.read_clients(None, [Rest::default(); 2]);
+            return queue.read_clients(None, [OmittedRows::default(); 2]);
         }
         Extent::For(client, about) => (client, about),
     };
-    let mut rests = [Rest::default(); 2];
+    let mut rests = [OmittedRows::default(); 2];
     for line in [0, 1] {
         let head = queue.read(
             include_str!("../sql/head.sql"),
-            params![key.as_str(), as_sql(line as u64), as_sql(HEAD)],
+            params![key.as_str(), as_sql(line as u64), as_sql(EXCERPT_LEN)],
         )?;
         rests[line].after = head.last().copied().unwrap_or(0);
     }
@@ -187,13 +187,13 @@ fn load_queue(
 }
 
 /// Reads into the parts of one key.
-struct Reader<'a> {
+struct PartsReader<'a> {
     connection: &'a Connection,
     key: &'a Key,
     parts: &'a mut Parts,
 }
 
-impl Reader<'_> {
+impl PartsReader<'_> {
     /// Reads places; answers their tickets in the sequence in which they came.
     fn read(&mut self, sql: &str, params: impl Params) -> Result<Vec<Ticket>> {
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -208,24 +208,30 @@ impl Reader<'_> {
     }
 
     /// What of a line was not read.
-    fn rest(&self, line: usize, length: usize, own: Ticket, rest: Rest) -> Result<Rest> {
+    fn rest(
+        &self,
+        line: usize,
+        length: usize,
+        own: Ticket,
+        rest: OmittedRows,
+    ) -> Result<OmittedRows> {
         let read = || {
-            let in_line = move |place: &Place| usize::from(place.ask.is_exclusive()) == line;
+            let in_line = move |place: &WaitingClaim| usize::from(place.ask.is_exclusive()) == line;
             self.parts.places.iter().filter(move |(_, place)| in_line(place))
         };
         let count = length.saturating_sub(read().count());
         if count == 0 || own == 0 {
-            return Ok(Rest { count, own, ..rest });
+            return Ok(OmittedRows { count, own, ..rest });
         }
         let mut before = self.connection.prepare_cached(include_str!("../sql/before.sql"))?;
         let params = params![self.key.as_str(), as_sql(line as u64), as_sql(own)];
         let before = as_count(before.query_row(params, |row| row.get(0))?);
         let before_own = before.saturating_sub(read().filter(|(ticket, _)| **ticket < own).count());
-        Ok(Rest { count, own, before_own, ..rest })
+        Ok(OmittedRows { count, own, before_own, ..rest })
     }
 
     /// Reads the heartbeats of all clients whose places were read, and of the one that calls.
-    fn read_clients(&mut self, caller: Option<ClientId>, rests: [Rest; 2]) -> Result<()> {
+    fn read_clients(&mut self, caller: Option<ClientId>, rests: [OmittedRows; 2]) -> Result<()> {
         [self.parts.shared, self.parts.exclusive] = rests;
         let is_whole = rests.iter().all(|rest| rest.count == 0);
         let mut clients: BTreeMap<ClientId, usize> = BTreeMap::new();
@@ -253,8 +259,8 @@ impl Reader<'_> {
     }
 }
 
-fn held(row: &Row<'_>) -> Result<Held> {
-    Ok(Held {
+fn held(row: &Row<'_>) -> Result<HeldClaim> {
+    Ok(HeldClaim {
         client: ClientId::from_bytes(row.get(2)?),
         owner: required_label(row, 3)?,
         reason: label(row, 4)?,
@@ -271,7 +277,7 @@ fn held(row: &Row<'_>) -> Result<Held> {
     })
 }
 
-fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, Place)> {
+fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, WaitingClaim)> {
     let ask = Ask {
         claim: Claim::new(key.clone(), ClaimId::from_bytes(row.get(1)?)),
         attempt: None,
@@ -289,5 +295,5 @@ fn place(key: &Key, row: &Row<'_>) -> Result<(Ticket, Place)> {
     };
     let client = ClientId::from_bytes(row.get(3)?);
     let (since, attempts) = (moment(row, 11)?, attempts(row, 12)?);
-    Ok((number(row, 0)?, Place { ask, client, since, attempts }))
+    Ok((number(row, 0)?, WaitingClaim { ask, client, since, attempts }))
 }

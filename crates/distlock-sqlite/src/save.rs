@@ -1,6 +1,6 @@
 //! Writing a record to its rows: no more of it than a verb changed.
 
-use distlock_core::law::{Changes, Held, Place};
+use distlock_core::law::{Changes, HeldClaim, WaitingClaim};
 use distlock_core::{ClaimId, Key, Label, Moment, ReentryId, Ticket};
 use rusqlite::{Connection, Params, Result, params};
 
@@ -10,11 +10,11 @@ use super::cells::{as_sql, attempts_cell, order_name};
 pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
 
 /// How many dead claims a key remembers.
-const GRAVES_MAX: i64 = 10_000;
+const SAVED_TOMBSTONES_MAX: i64 = 10_000;
 
 /// Writes down what a verb changed.
 pub(super) fn save(connection: &Connection, key: &Key, changes: &Changes<'_>) -> Result<()> {
-    let writer = Writer { connection, key: key.as_str() };
+    let writer = PartsWriter { connection, key: key.as_str() };
     for (id, held) in &changes.holders {
         writer.holder(*id, *held)?;
     }
@@ -24,24 +24,24 @@ pub(super) fn save(connection: &Connection, key: &Key, changes: &Changes<'_>) ->
     for (client, until) in &changes.clients {
         writer.client(client.as_bytes(), *until)?;
     }
-    for (id, until) in &changes.graves {
-        writer.grave(*id, *until)?;
+    for (id, until) in &changes.tombstones {
+        writer.tombstone(*id, *until)?;
     }
     Ok(())
 }
 
 /// Writes the rows of one key; none means that the row goes.
-struct Writer<'a> {
+struct PartsWriter<'a> {
     connection: &'a Connection,
     key: &'a str,
 }
 
-impl Writer<'_> {
+impl PartsWriter<'_> {
     fn run(&self, sql: &str, params: impl Params) -> Result<()> {
         self.connection.prepare_cached(sql)?.execute(params).map(drop)
     }
 
-    fn holder(&self, id: ClaimId, held: Option<&Held>) -> Result<()> {
+    fn holder(&self, id: ClaimId, held: Option<&HeldClaim>) -> Result<()> {
         let Some(held) = held else {
             return self.run(DROP_HOLDER, params![self.key, id.as_bytes()]);
         };
@@ -65,8 +65,8 @@ impl Writer<'_> {
         self.run(include_str!("../sql/put_holder.sql"), params)
     }
 
-    fn waiter(&self, ticket: Ticket, place: Option<&Place>) -> Result<()> {
-        let Some(Place { ask, client, since, attempts }) = place else {
+    fn waiter(&self, ticket: Ticket, place: Option<&WaitingClaim>) -> Result<()> {
+        let Some(WaitingClaim { ask, client, since, attempts }) = place else {
             let gone = include_str!("../sql/drop_waiter.sql");
             return self.run(gone, params![self.key, as_sql(ticket)]);
         };
@@ -100,13 +100,13 @@ impl Writer<'_> {
         self.run(include_str!("../sql/put_client.sql"), params)
     }
 
-    fn grave(&self, id: ClaimId, until: Option<Moment>) -> Result<()> {
+    fn tombstone(&self, id: ClaimId, until: Option<Moment>) -> Result<()> {
         let Some(until) = until else {
             let gone = "DELETE FROM graves WHERE key = ?1 AND claim = ?2";
             return self.run(gone, params![self.key, id.as_bytes()]);
         };
         let params = params![self.key, id.as_bytes(), as_sql(until.as_micros())];
         self.run(include_str!("../sql/put_grave.sql"), params)?;
-        self.run(include_str!("../sql/limit_graves.sql"), params![self.key, GRAVES_MAX])
+        self.run(include_str!("../sql/limit_graves.sql"), params![self.key, SAVED_TOMBSTONES_MAX])
     }
 }

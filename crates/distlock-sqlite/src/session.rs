@@ -1,11 +1,11 @@
 //! One transaction, seen from inside: records by key, and the law on them.
 
-use distlock_core::law::{Notice, Now, Parts, Record};
+use distlock_core::law::{AddressedPush, Now, Parts, Record};
 use distlock_core::{ClientId, FENCE_MAX, Key, Snapshot};
 use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::cells::as_sql;
-use super::load::{self, About, Extent};
+use super::load::{self, Extent, VerbSubject};
 use super::save;
 
 /// How far ahead of what was given out the ceiling of fences is put: an hour of a clock that counts
@@ -14,7 +14,7 @@ const HEADROOM: u64 = 60 * 60 * 1_000_000;
 
 /// What a store knows of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
+pub(super) struct StoreMeta {
     /// Tells this store from all others.
     pub(super) name: String,
     /// The start of the machine that its times belong to.
@@ -25,7 +25,7 @@ pub(super) struct Meta {
     pub(super) ceiling: u64,
 }
 
-impl Meta {
+impl StoreMeta {
     pub(super) fn read(connection: &Connection) -> Result<Option<Self>> {
         let mut statement = connection.prepare_cached(include_str!("../sql/store.sql"))?;
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
@@ -49,17 +49,17 @@ impl Meta {
 /// One transaction. Work for the same store that has nothing to do with locks can use its
 /// connection.
 #[derive(Debug)]
-pub(super) struct Session<'a> {
+pub(super) struct StoreSession<'a> {
     connection: &'a Connection,
     now: Now,
-    meta: Meta,
+    meta: StoreMeta,
     /// What was given out before this transaction.
     counter_before: u64,
-    notices: Vec<Notice>,
+    notices: Vec<AddressedPush>,
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn new(connection: &'a Connection, now: Now, meta: Meta) -> Self {
+impl<'a> StoreSession<'a> {
+    pub(super) fn new(connection: &'a Connection, now: Now, meta: StoreMeta) -> Self {
         let counter_before = meta.counter;
         Self { connection, now, meta, counter_before, notices: Vec::new() }
     }
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         self.now
     }
 
-    pub(super) fn meta(&self) -> &Meta {
+    pub(super) fn meta(&self) -> &StoreMeta {
         &self.meta
     }
 
@@ -81,8 +81,8 @@ impl<'a> Session<'a> {
         &mut self,
         key: &Key,
         client: ClientId,
-        about: About,
-        verb: impl Fn(&mut Record, Now) -> (T, Vec<Notice>),
+        about: VerbSubject,
+        verb: impl Fn(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> Result<T> {
         if let Some(outcome) = self.decide_on(key, Extent::For(client, about), &verb)? {
             return Ok(outcome);
@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
     pub(super) fn decide_whole<T>(
         &mut self,
         key: &Key,
-        verb: impl Fn(&mut Record, Now) -> (T, Vec<Notice>),
+        verb: impl Fn(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> Result<T> {
         let outcome = self.decide_on(key, Extent::Whole, &verb)?;
         outcome.ok_or(rusqlite::Error::QueryReturnedNoRows)
@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
         &mut self,
         key: &Key,
         extent: Extent,
-        verb: &impl Fn(&mut Record, Now) -> (T, Vec<Notice>),
+        verb: &impl Fn(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> Result<Option<T>> {
         let parts = load::load(self.connection, key, extent, self.now.at)?;
         let before = Record::from_parts(Parts { counter: self.meta.counter, ..parts });
@@ -137,8 +137,8 @@ impl<'a> Session<'a> {
     /// Notices what has ended where nobody asks any more: one key each time.
     pub(super) fn tidy(&mut self) -> Result<()> {
         let now = as_sql(self.now.at.as_micros());
-        let graves = "DELETE FROM graves WHERE until_us <= ?1";
-        self.connection.prepare_cached(graves)?.execute([now])?;
+        let tombstones = "DELETE FROM graves WHERE until_us <= ?1";
+        self.connection.prepare_cached(tombstones)?.execute([now])?;
         let ended = "SELECT key FROM holders WHERE until_us <= ?1 LIMIT 1";
         let key: Option<String> =
             self.connection.prepare_cached(ended)?.query_row([now], |row| row.get(0)).optional()?;
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
     }
 
     /// What to tell the clients once everything is committed.
-    pub(super) fn into_notices(self) -> Vec<Notice> {
+    pub(super) fn into_notices(self) -> Vec<AddressedPush> {
         self.notices
     }
 }

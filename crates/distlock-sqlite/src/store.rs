@@ -9,10 +9,10 @@ use rusqlite::Result;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::boot::Boot;
-use super::config::Config;
+use super::config::SqliteConfig;
 use super::job::{Access, Job};
-use super::session::Session;
-use super::worker::{Shared, Worker};
+use super::session::StoreSession;
+use super::worker::{Worker, WorkerShared};
 use distlock_core::sync::lock;
 
 /// How many calls may be on their way to the thread.
@@ -20,34 +20,34 @@ const JOBS_MAX: usize = 1024;
 
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells. The room for
 /// them is taken when the store is opened, so it is no more than is of use.
-const PUSHES_MAX: usize = 256;
+const SQLITE_PUSHES_MAX: usize = 256;
 
 /// One client of a file. Whatever may have to wait is done by a thread of its own, so that no
 /// runtime waits for a disk, and in the sequence in which it was asked for, so that a release comes
 /// after the acquire it ends, even if the caller of that one has gone.
 #[derive(Debug)]
-pub(super) struct Store {
-    config: Config,
+pub(super) struct SqliteStore {
+    config: SqliteConfig,
     boot: Option<Boot>,
-    shared: Arc<Shared>,
-    thread: Mutex<Option<Thread>>,
+    shared: Arc<WorkerShared>,
+    thread: Mutex<Option<StoreThread>>,
 }
 
 /// The thread, and the process in which it runs: none of its forks has it.
 #[derive(Clone)]
-struct Thread {
+struct StoreThread {
     // Dropped before the sender whose end ends the thread: the thread is the last to let go.
     worker: Arc<Mutex<Worker>>,
     jobs: mpsc::Sender<Job>,
     process: u32,
 }
 
-impl Store {
+impl SqliteStore {
     /// A store that is opened, and whose thread is started, with the first call.
-    pub(super) fn new(config: Config, boot: Option<Boot>) -> Result<Self, Fault> {
-        let shared = Shared {
+    pub(super) fn new(config: SqliteConfig, boot: Option<Boot>) -> Result<Self, Fault> {
+        let shared = WorkerShared {
             client: ClientId::random()?,
-            pushes: broadcast::channel(PUSHES_MAX).0,
+            pushes: broadcast::channel(SQLITE_PUSHES_MAX).0,
             listens: AtomicBool::new(false),
             bell: Mutex::new(None),
             is_deaf: AtomicBool::new(false),
@@ -57,7 +57,7 @@ impl Store {
         Ok(Self { config, boot, shared: Arc::new(shared), thread: Mutex::new(None) })
     }
 
-    pub(super) fn config(&self) -> &Config {
+    pub(super) fn config(&self) -> &SqliteConfig {
         &self.config
     }
 
@@ -83,7 +83,7 @@ impl Store {
         &self,
         action: &'static str,
         access: Access,
-        work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
+        work: impl FnMut(&mut StoreSession<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T, Fault> {
         let thread = self.thread(action)?;
         let (job, answer) = Job::new(action, access, self.deadline(), work);
@@ -96,7 +96,7 @@ impl Store {
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
         action: &'static str,
-        work: impl FnMut(&mut Session<'_>) -> Result<T> + Send + 'static,
+        work: impl FnMut(&mut StoreSession<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T, Fault> {
         let thread = self.thread(action)?;
         let (job, mut answer) = Job::new(action, Access::Write, self.deadline(), work);
@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    fn serve_at_once(&self, thread: &Thread, job: Job) -> Result<(), Job> {
+    fn serve_at_once(&self, thread: &StoreThread, job: Job) -> Result<(), Job> {
         let Ok(mut worker) = thread.worker.try_lock() else { return Err(job) };
         if self.shared.under_way.load(Ordering::SeqCst) > 0 {
             return Err(job);
@@ -120,7 +120,7 @@ impl Store {
 
     async fn send<T>(
         &self,
-        thread: &Thread,
+        thread: &StoreThread,
         mut job: Job,
         answer: oneshot::Receiver<Result<T, Fault>>,
     ) -> Result<T, Fault> {
@@ -154,7 +154,7 @@ impl Store {
     }
 
     /// The thread, started if it is not there.
-    fn thread(&self, action: &'static str) -> Result<Thread, Fault> {
+    fn thread(&self, action: &'static str) -> Result<StoreThread, Fault> {
         let mut slot = lock(&self.thread);
         let process = std::process::id();
         match &*slot {
@@ -169,11 +169,11 @@ impl Store {
         let (jobs, inbox) = mpsc::channel(JOBS_MAX);
         let worker = Worker::new(self.config.clone(), self.boot.clone(), Arc::clone(&self.shared));
         let worker = worker.start(inbox).map_err(|error| Fault::transient(action, error))?;
-        Ok(slot.insert(Thread { worker, jobs, process }).clone())
+        Ok(slot.insert(StoreThread { worker, jobs, process }).clone())
     }
 }
 
-impl Drop for Store {
+impl Drop for SqliteStore {
     fn drop(&mut self) {
         // The thread may be about to listen, so it is told first that nobody does.
         self.shared.listens.store(false, Ordering::SeqCst);
@@ -181,7 +181,7 @@ impl Drop for Store {
     }
 }
 
-impl std::fmt::Debug for Thread {
+impl std::fmt::Debug for StoreThread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Thread").field("process", &self.process).finish_non_exhaustive()
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock_core::law::Notice;
+use distlock_core::law::AddressedPush;
 use distlock_core::{ClaimId, ClientId, Push};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat, unlinkat};
 use rustix::process::geteuid;
@@ -26,7 +26,7 @@ use tokio::sync::broadcast;
 const ADDRESS_MAX: usize = 100;
 
 /// How many pushes go into one message.
-const PUSHES_MAX: usize = 500;
+const PUSHES_PER_MESSAGE_MAX: usize = 500;
 
 /// The size of one push in a message: kind, claim, ticket, fence.
 const PUSH_LEN: usize = 1 + 16 + 8 + 8;
@@ -68,7 +68,7 @@ impl Sockets {
     }
 
     /// Tells each client what concerns it.
-    pub(super) fn tell(&self, notices: &[Notice]) {
+    pub(super) fn tell(&self, notices: &[AddressedPush]) {
         let mut clients: Vec<_> = notices.iter().map(|notice| notice.to).collect();
         clients.sort_unstable();
         clients.dedup();
@@ -76,7 +76,7 @@ impl Sockets {
             let pushes = notices.iter().filter(|notice| notice.to == client);
             let encoded: Vec<_> = pushes.filter_map(|notice| encode(notice.push)).collect();
             let address = self.address(&client.reveal());
-            for message in encoded.chunks(PUSHES_MAX) {
+            for message in encoded.chunks(PUSHES_PER_MESSAGE_MAX) {
                 // A client that does not listen learns of it with its next heartbeat.
                 let _ = self.outgoing.send_to(&message.concat(), &address);
             }
@@ -84,10 +84,10 @@ impl Sockets {
     }
 
     /// Opens the socket of a client. What comes in from now on is kept there until somebody hears.
-    pub(super) fn listen(&self, client: ClientId) -> io::Result<Bell> {
+    pub(super) fn listen(&self, client: ClientId) -> io::Result<WakeSocket> {
         self.sweep();
         let name = client.reveal();
-        Ok(Bell {
+        Ok(WakeSocket {
             socket: UnixDatagram::bind(self.address(&name))?,
             folder: Arc::clone(&self.folder),
             name,
@@ -147,7 +147,7 @@ fn is_dead(address: &Path) -> bool {
 
 /// A socket that is listened to. Dropping it ends that and takes no time.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct WakeSocket {
     folder: Arc<File>,
     name: String,
     socket: UnixDatagram,
@@ -158,7 +158,7 @@ pub(super) struct Bell {
     process: u32,
 }
 
-impl Bell {
+impl WakeSocket {
     /// Passes on what comes in, and has come in before, until the bell is dropped.
     pub(super) fn hear(&mut self, pushes: &broadcast::Sender<Push>) -> io::Result<()> {
         if self.is_heard {
@@ -172,7 +172,7 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for WakeSocket {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             return;
@@ -185,7 +185,7 @@ impl Drop for Bell {
 }
 
 fn pass_on(socket: &UnixDatagram, ended: &AtomicBool, pushes: &broadcast::Sender<Push>) {
-    let mut buffer = vec![0; PUSHES_MAX * PUSH_LEN];
+    let mut buffer = vec![0; PUSHES_PER_MESSAGE_MAX * PUSH_LEN];
     while let Ok(len) = socket.recv(&mut buffer) {
         if ended.load(Ordering::SeqCst) {
             return;
@@ -241,7 +241,7 @@ mod tests {
         let mut bell = sockets.listen(client).unwrap();
         let id = ClaimId::random().unwrap();
         // What comes before somebody hears is heard, too.
-        sockets.tell(&[Notice { to: client, push: Push::Broken { id } }]);
+        sockets.tell(&[AddressedPush { to: client, push: Push::Broken { id } }]);
         bell.hear(&pushes).unwrap();
         drop(pushes);
         assert_eq!(heard.blocking_recv(), Ok(Push::Broken { id }));

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use distlock_core::law::Notice;
+use distlock_core::law::AddressedPush;
 use distlock_core::{ClientId, Fault, Push};
 use rusqlite::ErrorCode;
 use tokio::sync::{broadcast, mpsc};
 
 use super::boot::Boot;
-use super::config::Config;
+use super::config::SqliteConfig;
 use super::database::{self, Database};
 use super::faults;
 use super::job::{Access, Job};
-use super::wake::{Bell, Sockets};
+use super::wake::{Sockets, WakeSocket};
 use distlock_core::sync::lock;
 
 /// How many calls share a transaction at most. Others write only between two of them.
@@ -24,13 +24,13 @@ const GROUP_MAX: usize = 64;
 
 /// What the thread and its handle share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct WorkerShared {
     pub(super) client: ClientId,
     pub(super) pushes: broadcast::Sender<Push>,
     /// Somebody wants to hear pushes.
     pub(super) listens: AtomicBool,
     /// What is listened to. It goes with the handle, since a process may end before its threads do.
-    pub(super) bell: Mutex<Option<Bell>>,
+    pub(super) bell: Mutex<Option<WakeSocket>>,
     /// Pushes do not work on this disk.
     pub(super) is_deaf: AtomicBool,
     /// The number of the file, once it is open.
@@ -41,21 +41,21 @@ pub(super) struct Shared {
 
 /// The thread's own.
 pub(super) struct Worker {
-    config: Config,
+    config: SqliteConfig,
     /// A clock of one's own; otherwise the machine's.
     boot: Option<Boot>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     database: Option<Database>,
     sockets: Option<Sockets>,
     /// Something was opened and is not ready for all that may come.
     is_fresh: bool,
     /// What comes next may have to wait for the disk.
-    log: Log,
+    log: WalState,
 }
 
 /// What the next commit has to expect of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Log {
+enum WalState {
     /// It is written to, and nobody waits for the disk.
     Goes,
     /// It has become long, so it is to be copied into the file.
@@ -65,9 +65,9 @@ enum Log {
 }
 
 impl Worker {
-    pub(super) fn new(config: Config, boot: Option<Boot>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(config: SqliteConfig, boot: Option<Boot>, shared: Arc<WorkerShared>) -> Self {
         let (database, sockets) = (None, None);
-        Self { config, boot, shared, database, sockets, is_fresh: false, log: Log::Goes }
+        Self { config, boot, shared, database, sockets, is_fresh: false, log: WalState::Goes }
     }
 
     /// Starts the thread. It ends when nobody can send it jobs any more and it has done the last.
@@ -100,7 +100,9 @@ impl Worker {
     /// somebody would.
     pub(super) fn serve_at_once(&mut self, mut job: Job) -> Result<(), Job> {
         let database = self.database.as_ref().filter(|database| database.is_in_place());
-        let Some(database) = database.filter(|_| self.log == Log::Goes) else { return Err(job) };
+        let Some(database) = database.filter(|_| self.log == WalState::Goes) else {
+            return Err(job);
+        };
         match database.transact_at_once(&mut job) {
             Ok(None) => return Err(job),
             Ok(Some(notices)) => {
@@ -115,7 +117,7 @@ impl Worker {
                 job.answer(Err(fault));
             }
         }
-        self.log = if database::log_is_long() { Log::IsLong } else { Log::Goes };
+        self.log = if database::log_is_long() { WalState::IsLong } else { WalState::Goes };
         Ok(())
     }
 
@@ -137,11 +139,11 @@ impl Worker {
 
     /// Copies the log into the file when it has become long. Callers have their answers by then.
     fn mind_the_log(&mut self) {
-        self.log = if database::log_is_long() && self.log != Log::WasCopied {
+        self.log = if database::log_is_long() && self.log != WalState::WasCopied {
             self.database.iter().for_each(Database::shorten_log);
-            Log::WasCopied
+            WalState::WasCopied
         } else {
-            Log::Goes
+            WalState::Goes
         };
     }
 
@@ -165,7 +167,7 @@ impl Worker {
     }
 
     /// Runs a group in one transaction, and tells whom it concerns.
-    fn transact(&mut self, group: &mut [Job]) -> Result<(), Trouble> {
+    fn transact(&mut self, group: &mut [Job]) -> Result<(), BatchFailure> {
         let Some(deadline) = group.iter().map(|job| job.deadline).min() else { return Ok(()) };
         let database = self.open(deadline)?;
         match database.transact(group) {
@@ -174,20 +176,20 @@ impl Worker {
                 if faults::ends_connection(&error) {
                     self.database = None;
                 }
-                return Err(Trouble::InUse(error));
+                return Err(BatchFailure::InUse(error));
             }
         }
         Ok(())
     }
 
     /// The database, opened if it is not.
-    fn open(&mut self, deadline: Instant) -> Result<&Database, Trouble> {
+    fn open(&mut self, deadline: Instant) -> Result<&Database, BatchFailure> {
         let database = match self.database.take().filter(Database::is_in_place) {
             Some(database) => database,
             None => {
                 let boot = self.boot.clone().map_or_else(Boot::of_machine, Ok);
                 let opened = boot.and_then(|boot| Database::open(&self.config, boot, deadline));
-                let database = opened.map_err(Trouble::NotOpened)?;
+                let database = opened.map_err(BatchFailure::NotOpened)?;
                 self.shared.inode.store(database.inode(), Ordering::SeqCst);
                 self.is_fresh = true;
                 database
@@ -210,8 +212,8 @@ impl Worker {
         self.is_fresh = true;
     }
 
-    fn tell(&mut self, notices: &[Notice]) {
-        let own = |notice: &Notice| notice.to == self.shared.client;
+    fn tell(&mut self, notices: &[AddressedPush]) {
+        let own = |notice: &AddressedPush| notice.to == self.shared.client;
         for notice in notices.iter().copied().filter(own) {
             // Nobody listening is no error: the heartbeat tells.
             let _ = self.shared.pushes.send(notice.push);
@@ -234,14 +236,14 @@ impl Worker {
 }
 
 /// Why jobs were not done.
-enum Trouble {
+enum BatchFailure {
     /// The file cannot be opened.
     NotOpened(Fault),
     /// The transaction failed.
     InUse(rusqlite::Error),
 }
 
-impl Trouble {
+impl BatchFailure {
     /// True if every job on its own would have met the same.
     fn concerns_all(&self) -> bool {
         match self {
@@ -250,7 +252,7 @@ impl Trouble {
         }
     }
 
-    fn fault(&self, config: &Config, action: &'static str) -> Fault {
+    fn fault(&self, config: &SqliteConfig, action: &'static str) -> Fault {
         match self {
             Self::NotOpened(fault) => fault.clone(),
             Self::InUse(error) => faults::fault(action, &config.file, error),

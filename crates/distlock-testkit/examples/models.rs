@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use distlock_testkit::models::{self, Case, Size, Trace};
+use distlock_testkit::models::{self, Case, ModelSize, Trace};
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args().nth(1) else {
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let (mut rules, mut sound) = (Vec::new(), true);
-    for case in models::rules(Size::Large) {
+    for case in models::rules(ModelSize::Large) {
         let found = case.run(2);
         println!("{}", models::rule_row(&case, &found));
         if let Some(trace) = &found.trace {

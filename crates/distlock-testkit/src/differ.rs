@@ -67,7 +67,7 @@ enum StoreClock {
 /// What was compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct DifferReport {
     /// Operations made.
     pub steps: u64,
     /// Keys used.
@@ -78,7 +78,7 @@ pub struct Report {
     pub answers: BTreeMap<String, u64>,
 }
 
-impl Report {
+impl DifferReport {
     /// How often this kind of answer was given.
     pub fn count(&self, kind: &str) -> u64 {
         self.answers.get(kind).copied().unwrap_or(0)
@@ -128,10 +128,10 @@ impl Differ {
         &self,
         clients: &[Arc<dyn Backend>],
         mut pass: impl AsyncFnMut(Duration),
-    ) -> Report {
+    ) -> DifferReport {
         assert!(!clients.is_empty(), "a comparison needs a client");
         let mut rng = Rng::new(self.seed);
-        let mut report = Report::default();
+        let mut report = DifferReport::default();
         while report.steps < self.steps {
             report.episodes += 1;
             let rng = Rng::new(rng.next_u64());

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, Key, Page, Pending, Push,
+    ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -58,7 +58,7 @@ struct Network {
 }
 
 /// A request that can be executed once or twice, without its caller.
-type Request<T> = Box<dyn Fn() -> Pending<'static, T> + Send + Sync>;
+type NetworkRequest<T> = Box<dyn Fn() -> Pending<'static, T> + Send + Sync>;
 
 impl Faulty {
     /// Puts a network with these faults in front of `inner`.
@@ -112,7 +112,7 @@ impl Faulty {
     }
 
     /// Sends a request over the network and waits for what comes back.
-    fn send<T: Send + 'static>(&self, request: Request<T>) -> Pending<'static, T> {
+    fn send<T: Send + 'static>(&self, request: NetworkRequest<T>) -> Pending<'static, T> {
         let network = Arc::clone(&self.network);
         Box::pin(async move {
             let fate = network.dice().fate();
@@ -152,7 +152,7 @@ impl Trip {
     async fn travel<T: Send + 'static>(
         self,
         fate: Fate,
-        request: Request<T>,
+        request: NetworkRequest<T>,
         mut reply: oneshot::Sender<Result<T, Fault>>,
         given_up: Arc<AtomicBool>,
     ) {
@@ -257,7 +257,11 @@ impl Backend for Faulty {
         Box::pin(batch.iter().enumerate().map(one).collect::<FuturesUnordered<_>>())
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         request!(self, (target = target.clone()), |inner| inner.release(&target, how).await)
     }
 

@@ -13,8 +13,9 @@ pub use violation::{Rule, Violation};
 
 /// A record of what clients saw. Clones share it.
 ///
-/// Clients write down one [`Entry`] per acquisition: when it was asked, its place, its grant and
-/// its end. All moments are of one clock. [`History::check`] then looks for what must not happen:
+/// Clients write down one [`HistoryEntry`] per acquisition: when it was asked, its place, its grant
+/// and its end. All moments are of one clock. [`History::check`] then looks for what must not
+/// happen:
 ///
 /// - **Exclusion.** Validity runs from the moment the client knew of the grant to the moment it
 ///   called release, or knew of the loss, or its `valid_until` passed. An exclusive claim overlaps
@@ -27,15 +28,15 @@ pub use violation::{Rule, Violation};
 ///
 /// ```
 /// use distlock_core::Moment;
-/// use distlock_testkit::history::{End, History, Wish};
+/// use distlock_testkit::history::{ValidityEnd, History, AcquireSpec};
 ///
 /// let at = Moment::from_micros;
 /// let history = History::new(7);
-/// let mine = history.asks(Wish::mutex("k"), at(0));
+/// let mine = history.asks(AcquireSpec::mutex("k"), at(0));
 /// mine.granted(1, at(10));
-/// let yours = history.asks(Wish::mutex("k"), at(5));
+/// let yours = history.asks(AcquireSpec::mutex("k"), at(5));
 /// yours.granted(2, at(15));
-/// mine.ended(End::Released, at(20));
+/// mine.ended(ValidityEnd::Released, at(20));
 ///
 /// let violations = history.check();
 /// assert!(violations[0].to_string().contains("exclusion"));
@@ -43,19 +44,19 @@ pub use violation::{Rule, Violation};
 #[derive(Clone, Debug)]
 pub struct History {
     seed: u64,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<HistoryLog>>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    entries: Vec<Seen>,
+struct HistoryLog {
+    entries: Vec<SeenAcquisition>,
     events: u64,
     misuse: Vec<Violation>,
 }
 
 /// What a client asks for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct AcquireSpec {
     /// The key.
     pub key: String,
     /// How much of the capacity.
@@ -70,7 +71,7 @@ pub struct Wish {
     pub thread: Option<u64>,
 }
 
-impl Wish {
+impl AcquireSpec {
     /// 1 of 1, first come, first served.
     pub fn mutex(key: impl Into<String>) -> Self {
         let (order, key) = (Order::Fifo, key.into());
@@ -99,7 +100,7 @@ impl Wish {
 
 /// How a validity ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ValidityEnd {
     /// The client called release. The moment is that of the call, not of its answer.
     Released,
     /// The client knew that it had lost the claim.
@@ -111,8 +112,8 @@ type Stamp = (Moment, u64);
 
 /// Everything seen of one acquisition.
 #[derive(Clone, Debug)]
-struct Seen {
-    wish: Wish,
+struct SeenAcquisition {
+    wish: AcquireSpec,
     asked: Stamp,
     ticket: Option<Ticket>,
     /// When the present ticket was acknowledged first, last but one, and last.
@@ -121,10 +122,10 @@ struct Seen {
     /// Later weights: the moments since which they count.
     weights: Vec<(Stamp, u32)>,
     valid_until: Option<Moment>,
-    end: Option<(End, Stamp)>,
+    end: Option<(ValidityEnd, Stamp)>,
 }
 
-impl Seen {
+impl SeenAcquisition {
     /// When the validity ended, as far as the client may have believed in it.
     fn until(&self) -> Option<Stamp> {
         let ended = self.end.map(|(_, stamp)| stamp);
@@ -139,7 +140,7 @@ impl Seen {
 
 /// One acquisition in a [`History`]. Clones are the same acquisition.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct HistoryEntry {
     history: History,
     index: usize,
 }
@@ -152,11 +153,11 @@ impl History {
 
     /// A client asks; `at` is a moment before the first request leaves.
     #[must_use]
-    pub fn asks(&self, wish: Wish, at: Moment) -> Entry {
+    pub fn asks(&self, wish: AcquireSpec, at: Moment) -> HistoryEntry {
         let mut log = self.log();
         let asked = log.stamp(at);
         let index = log.entries.len();
-        log.entries.push(Seen {
+        log.entries.push(SeenAcquisition {
             wish,
             asked,
             ticket: None,
@@ -166,7 +167,7 @@ impl History {
             valid_until: None,
             end: None,
         });
-        Entry { history: self.clone(), index }
+        HistoryEntry { history: self.clone(), index }
     }
 
     /// How many acquisitions were granted, released, lost, and are alive.
@@ -177,8 +178,8 @@ impl History {
         for seen in granted {
             tally.granted += 1;
             match seen.end {
-                Some((End::Released, _)) => tally.released += 1,
-                Some((End::Lost, _)) => tally.lost += 1,
+                Some((ValidityEnd::Released, _)) => tally.released += 1,
+                Some((ValidityEnd::Lost, _)) => tally.lost += 1,
                 None => tally.live += 1,
             }
         }
@@ -192,7 +193,7 @@ impl History {
         let mut keys: Vec<&str> = log.entries.iter().map(|seen| seen.wish.key.as_str()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let mut by_key: Vec<Vec<&Seen>> = vec![Vec::new(); keys.len()];
+        let mut by_key: Vec<Vec<&SeenAcquisition>> = vec![Vec::new(); keys.len()];
         for seen in &log.entries {
             let place = keys.binary_search(&seen.wish.key.as_str());
             by_key[place.expect("every key was collected")].push(seen);
@@ -223,7 +224,7 @@ impl History {
         assert_eq!(tally.granted, tally.released + tally.lost + tally.live, "seed {seed:#x}");
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, HistoryLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,7 +242,7 @@ pub struct Tally {
     pub live: u64,
 }
 
-impl Entry {
+impl HistoryEntry {
     /// An answer said that the claim waits under this ticket. To be called for every such answer:
     /// between two of them the place certainly existed.
     pub fn waits(&self, ticket: Ticket, at: Moment) {
@@ -281,7 +282,7 @@ impl Entry {
     }
 
     /// The validity ended.
-    pub fn ended(&self, how: End, at: Moment) {
+    pub fn ended(&self, how: ValidityEnd, at: Moment) {
         self.note(at, |seen, stamp| {
             if seen.grant.is_none() {
                 return Err("ended and never was granted".into());
@@ -293,7 +294,11 @@ impl Entry {
         });
     }
 
-    fn note(&self, at: Moment, note: impl FnOnce(&mut Seen, Stamp) -> Result<(), String>) {
+    fn note(
+        &self,
+        at: Moment,
+        note: impl FnOnce(&mut SeenAcquisition, Stamp) -> Result<(), String>,
+    ) {
         let mut log = self.history.log();
         let stamp = log.stamp(at);
         let seen = &mut log.entries[self.index];
@@ -305,7 +310,7 @@ impl Entry {
     }
 }
 
-impl Log {
+impl HistoryLog {
     fn stamp(&mut self, at: Moment) -> Stamp {
         self.events += 1;
         (at, self.events)

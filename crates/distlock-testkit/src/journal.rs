@@ -13,8 +13,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Label, Mode, Note, Retention,
-    VisitId, What,
+    AcquisitionId, EntryId, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Label, Mode,
+    Note, NoteEvent, Retention,
 };
 
 /// How many entries more than asked for a store may keep for a while.
@@ -64,23 +64,23 @@ pub async fn an_empty_journal_has_no_past(a: &dyn Journal, _: &dyn Journal) {
 pub async fn every_kind_of_note_reads_back(a: &dyn Journal, b: &dyn Journal) {
     let (span, why) = (Duration::from_micros(1_234_567), label("expired"));
     let whats = [
-        What::Queued { ahead: 3 },
-        What::GaveUp { waited: span, why: label("timeout") },
-        What::Granted { waited: Duration::ZERO },
-        What::AtRisk { remaining: span },
-        What::Released { held: Some(span) },
-        What::Released { held: None },
-        What::Lost { held: Some(span), why: why.clone() },
-        What::Lost { held: None, why },
-        What::Broken { by: label("anna"), why: Some(label("stuck since noon")) },
-        What::Broken { by: label("anna"), why: None },
+        NoteEvent::Queued { ahead: 3 },
+        NoteEvent::GaveUp { waited: span, why: label("timeout") },
+        NoteEvent::Granted { waited: Duration::ZERO },
+        NoteEvent::AtRisk { remaining: span },
+        NoteEvent::Released { held: Some(span) },
+        NoteEvent::Released { held: None },
+        NoteEvent::Lost { held: Some(span), why: why.clone() },
+        NoteEvent::Lost { held: None, why },
+        NoteEvent::Broken { by: label("anna"), why: Some(label("stuck since noon")) },
+        NoteEvent::Broken { by: label("anna"), why: None },
     ];
     let modes = [Mode::Exclusive, Mode::Shared, Mode::Permits { weight: 2, capacity: 5 }];
-    let each = |(at, what): (usize, What)| Note {
+    let each = |(at, what): (usize, NoteEvent)| Note {
         mode: modes[at % 3],
         reason: (at % 2 == 0).then(|| label("release 1.9 \u{1f680}")),
         fence: (at % 3 > 0).then_some((1 << 53) - 1),
-        visit: (at % 4 > 0).then_some(VisitId((1 << 53) - 1)),
+        acquisition: (at % 4 > 0).then_some(AcquisitionId((1 << 53) - 1)),
         what,
         ..note("kinds", 0)
     };
@@ -266,7 +266,7 @@ async fn newest(journal: &dyn Journal) -> Option<EntryId> {
     journal.last().await.expect("it can be read")
 }
 
-fn notes_of(entries: &[Entry]) -> Vec<Note> {
+fn notes_of(entries: &[JournalEntry]) -> Vec<Note> {
     entries.iter().map(|entry| entry.note.clone()).collect()
 }
 
@@ -286,7 +286,7 @@ fn note(key: &str, number: usize) -> Note {
         reason: None,
         mode: Mode::Exclusive,
         fence: None,
-        visit: None,
-        what: What::Queued { ahead: number as u64 },
+        acquisition: None,
+        what: NoteEvent::Queued { ahead: number as u64 },
     }
 }

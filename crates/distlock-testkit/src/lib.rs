@@ -23,4 +23,4 @@ pub mod sweep;
 
 pub use faulty::{Counts, Faults, Faulty};
 pub use rng::Rng;
-pub use scripted::{Call, Gate, Reply, Scripted};
+pub use scripted::{ReplyGate, Scripted, ScriptedCall, ScriptedReply};

@@ -9,36 +9,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Fault, Health, How, Key,
-    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Fault, Health, Key, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-pub use call::Call;
-pub use reply::{Gate, Reply};
+pub use call::ScriptedCall;
+pub use reply::{ReplyGate, ScriptedReply};
 
 /// How many pushes a stream may fall behind before it misses some.
-const PUSHES_MAX: usize = 1024;
+const SCRIPTED_PUSHES_MAX: usize = 1024;
 
 /// A backend that answers what a test tells it to.
 ///
-/// Every verb has a queue of [`Reply`]s and a default for when the queue is empty. The defaults
-/// grant with growing fences, hold, and release. A renewed batch takes one reply per claim, in the
-/// sequence of the batch. Every call is logged when it is first polled, since nothing is sent
-/// before. Clones share everything.
+/// Every verb has a queue of [`ScriptedReply`]s and a default for when the queue is empty. The
+/// defaults grant with growing fences, hold, and release. A renewed batch takes one reply per
+/// claim, in the sequence of the batch. Every call is logged when it is first polled, since nothing
+/// is sent before. Clones share everything.
 ///
 /// ```
 /// use std::time::Duration;
 /// use distlock_core::{Answer, Ask, Backend, Claim, ClaimId, Key, Label};
-/// use distlock_testkit::{Reply, Scripted};
+/// use distlock_testkit::{ScriptedReply, Scripted};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let backend = Scripted::new();
-/// backend.on_acquire(Reply::transient());
-/// backend.on_acquire(Reply::from(Answer::Full).after(Duration::from_secs(2)));
+/// backend.on_acquire(ScriptedReply::transient());
+/// backend.on_acquire(ScriptedReply::from(Answer::Full).after(Duration::from_secs(2)));
 ///
 /// let claim = Claim::new(Key::new("k")?, ClaimId::random()?);
 /// let ask = Ask::new(claim, Label::new("owner", "me")?, Duration::from_secs(30));
@@ -51,19 +51,19 @@ const PUSHES_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct Scripted {
     created: Instant,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ScriptedState>>,
 }
 
-struct State {
+struct ScriptedState {
     capabilities: Capabilities,
-    calls: Vec<Call>,
-    acquire: Script<Ask, Answer>,
-    renew: Script<Renewal, Standing>,
-    release: Script<Target, Outcome>,
-    confirm: Script<Renewal, Confirmed>,
-    inspect: Script<Key, Snapshot>,
-    list: Script<String, Page>,
-    probe: Script<(), Health>,
+    calls: Vec<ScriptedCall>,
+    acquire: VerbScript<Ask, Answer>,
+    renew: VerbScript<Renewal, Standing>,
+    release: VerbScript<Target, ReleaseOutcome>,
+    confirm: VerbScript<Renewal, Confirmed>,
+    inspect: VerbScript<Key, Snapshot>,
+    list: VerbScript<String, Page>,
+    probe: VerbScript<(), Health>,
     pushes: broadcast::Sender<Push>,
     /// The fence of every claim that was granted, so that a repeat and a renewal answer it again.
     fences: HashMap<ClaimId, u64>,
@@ -71,13 +71,13 @@ struct State {
 }
 
 /// The replies prepared for one verb.
-struct Script<Q, A> {
-    next: VecDeque<Reply<Q, A>>,
-    default: Option<Reply<Q, A>>,
+struct VerbScript<Q, A> {
+    next: VecDeque<ScriptedReply<Q, A>>,
+    default: Option<ScriptedReply<Q, A>>,
 }
 
-impl<Q, A> Script<Q, A> {
-    fn take(&mut self) -> Option<Reply<Q, A>>
+impl<Q, A> VerbScript<Q, A> {
+    fn take(&mut self) -> Option<ScriptedReply<Q, A>>
     where
         A: Clone,
     {
@@ -85,7 +85,7 @@ impl<Q, A> Script<Q, A> {
     }
 }
 
-impl<Q, A> Default for Script<Q, A> {
+impl<Q, A> Default for VerbScript<Q, A> {
     fn default() -> Self {
         Self { next: VecDeque::new(), default: None }
     }
@@ -95,12 +95,12 @@ impl<Q, A> Default for Script<Q, A> {
 macro_rules! script {
     ($verb:ident, $on:ident, $always:ident, $ask:ty, $answer:ty) => {
         #[doc = concat!("Queues the reply to a coming `", stringify!($verb), "`.")]
-        pub fn $on(&self, reply: impl Into<Reply<$ask, $answer>>) {
+        pub fn $on(&self, reply: impl Into<ScriptedReply<$ask, $answer>>) {
             self.state().$verb.next.push_back(reply.into());
         }
 
         #[doc = concat!("Sets the reply to every `", stringify!($verb), "` beyond the queue.")]
-        pub fn $always(&self, reply: impl Into<Reply<$ask, $answer>>) {
+        pub fn $always(&self, reply: impl Into<ScriptedReply<$ask, $answer>>) {
             self.state().$verb.default = Some(reply.into());
         }
     };
@@ -109,17 +109,17 @@ macro_rules! script {
 impl Scripted {
     /// A backend that can do everything and says yes to all of it.
     pub fn new() -> Self {
-        let state = State {
+        let state = ScriptedState {
             capabilities: Capabilities::ALL,
             calls: Vec::new(),
-            acquire: Script::default(),
-            renew: Script::default(),
-            release: Script::default(),
-            confirm: Script::default(),
-            inspect: Script::default(),
-            list: Script::default(),
-            probe: Script::default(),
-            pushes: broadcast::channel(PUSHES_MAX).0,
+            acquire: VerbScript::default(),
+            renew: VerbScript::default(),
+            release: VerbScript::default(),
+            confirm: VerbScript::default(),
+            inspect: VerbScript::default(),
+            list: VerbScript::default(),
+            probe: VerbScript::default(),
+            pushes: broadcast::channel(SCRIPTED_PUSHES_MAX).0,
             fences: HashMap::new(),
             fence_last: 0,
         };
@@ -135,7 +135,7 @@ impl Scripted {
 
     script!(acquire, on_acquire, always_acquire, Ask, Answer);
     script!(renew, on_renew, always_renew, Renewal, Standing);
-    script!(release, on_release, always_release, Target, Outcome);
+    script!(release, on_release, always_release, Target, ReleaseOutcome);
     script!(confirm, on_confirm, always_confirm, Renewal, Confirmed);
     script!(inspect, on_inspect, always_inspect, Key, Snapshot);
     script!(list, on_list, always_list, String, Page);
@@ -152,7 +152,7 @@ impl Scripted {
     }
 
     /// Every call so far.
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<ScriptedCall> {
         self.state().calls.clone()
     }
 
@@ -165,7 +165,9 @@ impl Scripted {
     pub fn acquires(&self) -> Vec<(Duration, Ask)> {
         let calls = self.calls().into_iter();
         calls
-            .filter_map(|c| if let Call::Acquire { at, ask } = c { Some((at, ask)) } else { None })
+            .filter_map(|c| {
+                if let ScriptedCall::Acquire { at, ask } = c { Some((at, ask)) } else { None }
+            })
             .collect()
     }
 
@@ -173,7 +175,7 @@ impl Scripted {
     pub fn renewals(&self) -> Vec<(Duration, Renewal)> {
         let mut all = Vec::new();
         for call in self.calls() {
-            if let Call::Renew { at, renewals } = call {
+            if let ScriptedCall::Renew { at, renewals } = call {
                 all.extend(renewals.into_iter().map(|renewal| (at, renewal)));
             }
         }
@@ -181,10 +183,10 @@ impl Scripted {
     }
 
     /// The releases so far.
-    pub fn releases(&self) -> Vec<(Duration, Target, How)> {
+    pub fn releases(&self) -> Vec<(Duration, Target, ReleaseOptions)> {
         let mut all = Vec::new();
         for call in self.calls() {
-            if let Call::Release { at, target, how } = call {
+            if let ScriptedCall::Release { at, target, how } = call {
                 all.push((at, target, how));
             }
         }
@@ -193,32 +195,32 @@ impl Scripted {
 
     /// How many acquires there were.
     pub fn count_acquires(&self) -> usize {
-        self.count(|call| matches!(call, Call::Acquire { .. }))
+        self.count(|call| matches!(call, ScriptedCall::Acquire { .. }))
     }
 
     /// How many batches were renewed.
     pub fn count_renews(&self) -> usize {
-        self.count(|call| matches!(call, Call::Renew { .. }))
+        self.count(|call| matches!(call, ScriptedCall::Renew { .. }))
     }
 
     /// How many releases there were.
     pub fn count_releases(&self) -> usize {
-        self.count(|call| matches!(call, Call::Release { .. }))
+        self.count(|call| matches!(call, ScriptedCall::Release { .. }))
     }
 
-    fn count(&self, which: impl Fn(&Call) -> bool) -> usize {
+    fn count(&self, which: impl Fn(&ScriptedCall) -> bool) -> usize {
         self.state().calls.iter().filter(|call| which(call)).count()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScriptedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs a call and takes the reply that is due to it.
     fn called<T>(
         &self,
-        call: impl FnOnce(Duration) -> Call,
-        take: impl FnOnce(&mut State) -> T,
+        call: impl FnOnce(Duration) -> ScriptedCall,
+        take: impl FnOnce(&mut ScriptedState) -> T,
     ) -> T {
         let mut state = self.state();
         state.calls.push(call(self.created.elapsed()));
@@ -226,7 +228,7 @@ impl Scripted {
     }
 }
 
-impl State {
+impl ScriptedState {
     fn remember(&mut self, id: ClaimId, fence: u64) {
         self.fences.insert(id, fence);
         self.fence_last = self.fence_last.max(fence);
@@ -264,7 +266,7 @@ impl Backend for Scripted {
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
-            let log = |at| Call::Acquire { at, ask: ask.clone() };
+            let log = |at| ScriptedCall::Acquire { at, ask: ask.clone() };
             let answer = match self.called(log, |state| state.acquire.take()) {
                 Some(reply) => reply.play(ask).await?,
                 None => Answer::Granted { fence: self.state().fence(ask.claim.id) },
@@ -281,7 +283,7 @@ impl Backend for Scripted {
         batch: &'a [Renewal],
     ) -> Streaming<'a, (usize, Result<Standing, Fault>)> {
         let all = async move {
-            let log = |at| Call::Renew { at, renewals: batch.to_vec() };
+            let log = |at| ScriptedCall::Renew { at, renewals: batch.to_vec() };
             let replies = self.called(log, |state| -> Vec<_> {
                 batch.iter().map(|_| state.renew.take()).collect()
             });
@@ -298,19 +300,23 @@ impl Backend for Scripted {
         Box::pin(stream::once(all).flatten())
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(async move {
-            let log = |at| Call::Release { at, target: target.clone(), how };
+            let log = |at| ScriptedCall::Release { at, target: target.clone(), how };
             match self.called(log, |state| state.release.take()) {
                 Some(reply) => reply.play(target).await,
-                None => Ok(Outcome::WasHeld),
+                None => Ok(ReleaseOutcome::WasHeld),
             }
         })
     }
 
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
         Box::pin(async move {
-            let log = |at| Call::Confirm { at, renewal: renewal.clone(), replicas };
+            let log = |at| ScriptedCall::Confirm { at, renewal: renewal.clone(), replicas };
             match self.called(log, |state| state.confirm.take()) {
                 Some(reply) => reply.play(renewal).await,
                 None => Ok(Confirmed::By(replicas)),
@@ -320,7 +326,7 @@ impl Backend for Scripted {
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move {
-            let log = |at| Call::Inspect { at, key: key.clone() };
+            let log = |at| ScriptedCall::Inspect { at, key: key.clone() };
             match self.called(log, |state| state.inspect.take()) {
                 Some(reply) => reply.play(key).await,
                 None => Ok(Snapshot::free(key.clone())),
@@ -331,7 +337,8 @@ impl Backend for Scripted {
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
         Box::pin(async move {
             let prefix = prefix.to_owned();
-            let log = |at| Call::List { at, prefix: prefix.clone(), cursor: cursor.cloned() };
+            let log =
+                |at| ScriptedCall::List { at, prefix: prefix.clone(), cursor: cursor.cloned() };
             match self.called(log, |state| state.list.take()) {
                 Some(reply) => reply.play(&prefix).await,
                 None => Ok(Page::default()),
@@ -349,7 +356,7 @@ impl Backend for Scripted {
 
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move {
-            match self.called(|at| Call::Probe { at }, |state| state.probe.take()) {
+            match self.called(|at| ScriptedCall::Probe { at }, |state| state.probe.take()) {
                 Some(reply) => reply.play(&()).await,
                 None => Ok(Health::new("scripted", "scripted")),
             }
@@ -357,7 +364,8 @@ impl Backend for Scripted {
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {
-        let receiver = self.called(|at| Call::Pushes { at }, |state| state.pushes.subscribe());
+        let receiver =
+            self.called(|at| ScriptedCall::Pushes { at }, |state| state.pushes.subscribe());
         Box::pin(stream::unfold(receiver, |mut receiver| async move {
             loop {
                 match receiver.recv().await {

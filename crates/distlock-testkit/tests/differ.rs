@@ -5,12 +5,12 @@ mod support;
 use std::time::Duration;
 
 use distlock_core::Order;
-use distlock_testkit::differ::{Differ, Report};
+use distlock_testkit::differ::{Differ, DifferReport};
 use support::{Bug, Store};
 
 const ORDERS: [Order; 3] = [Order::Fifo, Order::PreferWriters, Order::PreferReaders];
 
-async fn run(seed: u64, order: Order, steps: u64, bug: Bug) -> Report {
+async fn run(seed: u64, order: Order, steps: u64, bug: Bug) -> DifferReport {
     let clients = Store::clients(3, bug);
     let pass = async |while_| tokio::time::advance(while_).await;
     Differ::new(seed, order).steps(steps).run(&clients, pass).await

@@ -5,8 +5,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Answer, Backend, How, Outcome, Push, Renewal, Standing, Target};
-use distlock_testkit::{Counts, Faults, Faulty, Reply, Scripted};
+use distlock_core::{
+    Answer, Backend, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target,
+};
+use distlock_testkit::{Counts, Faults, Faulty, Scripted, ScriptedReply};
 use futures_util::{FutureExt, StreamExt};
 use support::{Bug, Store, ask, claim};
 use tokio::time::{Instant, timeout};
@@ -82,7 +84,7 @@ async fn each_claim_of_a_batch_has_its_own_fate() {
 #[tokio::test(start_paused = true)]
 async fn a_hung_store_ends_in_a_fault() {
     let (inner, faulty) = faulty(Faults::NONE);
-    inner.on_acquire(Reply::never());
+    inner.on_acquire(ScriptedReply::never());
     assert!(faulty.acquire(&ask("k", 1, SECOND)).await.is_err());
 }
 
@@ -132,7 +134,7 @@ async fn trace(seed: u64) -> (Vec<String>, Counts) {
         ask.owner = distlock_core::Label::new("owner", format!("o{number}")).expect("short");
         trace.push(format!("{:?}", faulty.acquire(&ask).await.ok()));
         let target = Target::Claim(ask.claim);
-        let how = How { bury: SECOND, ..How::default() };
+        let how = ReleaseOptions { bury: SECOND, ..ReleaseOptions::default() };
         trace.push(format!("{:?}", faulty.release(&target, how).await.ok()));
     }
     (trace, faulty.counts())
@@ -154,9 +156,9 @@ async fn a_buried_claim_stays_free_however_late_its_acquire_comes() {
         let ask = ask("k", 1, 3_600 * SECOND);
         let _ = timeout(SECOND / 4, faulty.acquire(&ask)).await;
         faulty.heal();
-        let how = How { bury: 60 * SECOND, ..How::default() };
+        let how = ReleaseOptions { bury: 60 * SECOND, ..ReleaseOptions::default() };
         let outcome = faulty.release(&Target::Claim(ask.claim.clone()), how).await;
-        assert!(matches!(outcome, Ok(Outcome::WasHeld | Outcome::Gone)));
+        assert!(matches!(outcome, Ok(ReleaseOutcome::WasHeld | ReleaseOutcome::Gone)));
         faulty.settled().await;
         assert!(store.inspect(&ask.claim.key).await.expect("looks").is_free(), "seed {seed}");
     }

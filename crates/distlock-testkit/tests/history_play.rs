@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Busy, How, Moment, Order, Renewal, Standing, Target, Wait,
+    Answer, Ask, Backend, Busy, Moment, Order, ReleaseOptions, Renewal, Standing, Target, Wait,
 };
-use distlock_testkit::history::{End, Entry, History, Rule, Wish};
+use distlock_testkit::history::{AcquireSpec, History, HistoryEntry, Rule, ValidityEnd};
 use distlock_testkit::{Faults, Faulty, Rng};
 use futures_util::StreamExt;
 use support::{Bug, Store, ask};
@@ -32,17 +32,17 @@ impl Player {
         Moment::ORIGIN.after(self.began.elapsed())
     }
 
-    fn wish(&mut self, order: Order) -> (Ask, Wish) {
+    fn wish(&mut self, order: Order) -> (Ask, AcquireSpec) {
         self.number += 1;
         let mut ask = ask("k", self.number, TTL);
         ask.order = order;
         let wish = match (order, self.rng.below(3)) {
-            (Order::Fifo, 0) => Wish::mutex("k"),
+            (Order::Fifo, 0) => AcquireSpec::mutex("k"),
             (Order::Fifo, _) => {
-                Wish::permits("k", 1 + u32::try_from(self.rng.below(3)).unwrap_or(0), 4)
+                AcquireSpec::permits("k", 1 + u32::try_from(self.rng.below(3)).unwrap_or(0), 4)
             }
-            (_, 0) => Wish::write("k", order),
-            (_, _) => Wish::read("k", order),
+            (_, 0) => AcquireSpec::write("k", order),
+            (_, _) => AcquireSpec::read("k", order),
         };
         (ask.weight, ask.capacity) = (wish.weight, wish.capacity);
         let waits = self.rng.chance(0.8);
@@ -55,7 +55,7 @@ impl Player {
             let (ask, wish) = self.wish(order);
             let entry = self.history.asks(wish, self.now());
             self.acquire(&ask, &entry).await;
-            let how = How { bury: Duration::from_secs(60), ..How::default() };
+            let how = ReleaseOptions { bury: Duration::from_secs(60), ..ReleaseOptions::default() };
             let target = Target::Claim(ask.claim.clone());
             while self.faulty.release(&target, how).await.is_err() {}
             sleep(Duration::from_millis(self.rng.below(500))).await;
@@ -63,7 +63,7 @@ impl Player {
     }
 
     /// Asks until it holds, then holds until it has had enough or is lost.
-    async fn acquire(&mut self, ask: &Ask, entry: &Entry) {
+    async fn acquire(&mut self, ask: &Ask, entry: &HistoryEntry) {
         let sent = self.now();
         match self.faulty.acquire(ask).await {
             Ok(Answer::Granted { fence }) => {
@@ -77,7 +77,7 @@ impl Player {
         }
     }
 
-    async fn wait(&mut self, ask: &Ask, entry: &Entry) {
+    async fn wait(&mut self, ask: &Ask, entry: &HistoryEntry) {
         for _ in 0..40 {
             sleep(Duration::from_millis(300)).await;
             let sent = self.now();
@@ -96,7 +96,7 @@ impl Player {
         }
     }
 
-    async fn hold(&mut self, entry: &Entry, fence: u64, valid_until: Moment) {
+    async fn hold(&mut self, entry: &HistoryEntry, fence: u64, valid_until: Moment) {
         let now = self.now();
         if now >= valid_until {
             return;
@@ -104,7 +104,7 @@ impl Player {
         entry.granted(fence, now);
         entry.valid_until(valid_until);
         sleep(Duration::from_millis(self.rng.below(2_000)).min(valid_until.since(now))).await;
-        let end = if self.now() < valid_until { End::Released } else { End::Lost };
+        let end = if self.now() < valid_until { ValidityEnd::Released } else { ValidityEnd::Lost };
         entry.ended(end, self.now());
     }
 }

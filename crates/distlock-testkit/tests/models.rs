@@ -1,6 +1,6 @@
 //! The rules of the protocol hold in every state of the small worlds, and no mutant survives there.
 
-use distlock_testkit::models::{self, Case, Size};
+use distlock_testkit::models::{self, Case, ModelSize};
 
 /// Fewer states would mean that a world has lost what makes it interesting.
 const STATES_MIN: usize = 1_000_000;
@@ -8,7 +8,7 @@ const STATES_MIN: usize = 1_000_000;
 #[test]
 fn the_rules_hold_in_more_than_a_million_states() {
     let mut states = 0;
-    for case in models::rules(Size::Small) {
+    for case in models::rules(ModelSize::Small) {
         let found = case.run(2);
         println!("{}", models::rule_row(&case, &found));
         if let Some(trace) = found.trace {

@@ -5,9 +5,10 @@ mod support;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Backend, Busy, Capabilities, How, Outcome, Push, Renewal, Standing, Target, Waiting,
+    Answer, Backend, Busy, Capabilities, Push, QueuePosition, ReleaseOptions, ReleaseOutcome,
+    Renewal, Standing, Target,
 };
-use distlock_testkit::{Call, Reply, Scripted};
+use distlock_testkit::{Scripted, ScriptedCall, ScriptedReply};
 use futures_util::StreamExt;
 use support::{ask, claim};
 use tokio::time::{Instant, timeout};
@@ -17,8 +18,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn replies_come_in_the_sequence_of_the_queue_and_then_the_default() {
     let backend = Scripted::new();
-    backend.on_acquire(Reply::transient());
-    backend.on_acquire(Reply::permanent());
+    backend.on_acquire(ScriptedReply::transient());
+    backend.on_acquire(ScriptedReply::permanent());
     backend.on_acquire(Answer::Full);
     let ask = ask("k", 1, SECOND);
     assert!(backend.acquire(&ask).await.expect_err("told so").is_transient());
@@ -43,27 +44,27 @@ async fn the_defaults_grant_with_growing_fences_and_remember_them() {
     let standings: Vec<_> = backend.renew(&batch).map(|(_, s)| s.expect("default")).collect().await;
     assert_eq!(standings, [Standing::Held { fence: 2 }, Standing::Held { fence: 10 }]);
     let target = Target::Claim(two.claim);
-    let outcome = backend.release(&target, How::default()).await.expect("default");
-    assert_eq!(outcome, Outcome::WasHeld);
+    let outcome = backend.release(&target, ReleaseOptions::default()).await.expect("default");
+    assert_eq!(outcome, ReleaseOutcome::WasHeld);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_delayed_reply_takes_its_time_and_a_missing_one_never_comes() {
     let backend = Scripted::new();
-    backend.on_acquire(Reply::from(Answer::Full).after(3 * SECOND));
-    backend.on_acquire(Reply::never());
+    backend.on_acquire(ScriptedReply::from(Answer::Full).after(3 * SECOND));
+    backend.on_acquire(ScriptedReply::never());
     let (ask, began) = (ask("k", 1, SECOND), Instant::now());
     backend.acquire(&ask).await.expect("told so");
     assert_eq!(began.elapsed(), 3 * SECOND);
     assert!(timeout(1_000 * SECOND, backend.acquire(&ask)).await.is_err());
-    let times: Vec<_> = backend.calls().iter().map(Call::at).collect();
+    let times: Vec<_> = backend.calls().iter().map(ScriptedCall::at).collect();
     assert_eq!(times, [Duration::ZERO, 3 * SECOND]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_hung_renewal_delays_no_other() {
     let backend = Scripted::new();
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::never());
     backend.on_renew(Standing::Gone);
     let batch = [1, 2].map(|id| Renewal::hold(claim("k", id), SECOND));
     let mut stream = backend.renew(&batch);
@@ -76,35 +77,36 @@ async fn one_hung_renewal_delays_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_gate_holds_one_reply_until_it_is_opened() {
     let backend = Scripted::new();
-    let (gate, reply) = Reply::from(Outcome::Gone).gated();
+    let (gate, reply) = ScriptedReply::from(ReleaseOutcome::Gone).gated();
     backend.on_release(reply);
     let call = tokio::spawn({
         let backend = backend.clone();
-        async move { backend.release(&Target::Claim(claim("k", 1)), How::default()).await }
+        let target = Target::Claim(claim("k", 1));
+        async move { backend.release(&target, ReleaseOptions::default()).await }
     });
     gate.reached().await;
     assert!(!call.is_finished());
     gate.open();
-    assert_eq!(call.await.expect("no panic").expect("told so"), Outcome::Gone);
+    assert_eq!(call.await.expect("no panic").expect("told so"), ReleaseOutcome::Gone);
     assert_eq!(backend.releases().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_computed_reply_sees_the_request() {
     let backend = Scripted::new();
-    backend.on_acquire(Reply::with(|ask: &distlock_core::Ask| {
+    backend.on_acquire(ScriptedReply::with(|ask: &distlock_core::Ask| {
         let ticket = ask.wait.map(|_| 7);
         Ok(Answer::Busy(Busy { ticket, ahead: 0, retry_after: None, holder: None }))
     }));
-    backend.always_renew(Reply::with(|renewal: &Renewal| {
+    backend.always_renew(ScriptedReply::with(|renewal: &Renewal| {
         let ticket = renewal.ticket.expect("it waits");
-        Ok(Standing::Waiting(Waiting { ticket, ahead: 0, retry_after: None }))
+        Ok(Standing::Waiting(QueuePosition { ticket, ahead: 0, retry_after: None }))
     }));
     let answer = backend.acquire(&ask("k", 1, SECOND)).await.expect("told so");
     assert!(matches!(answer, Answer::Busy(Busy { ticket: None, .. })));
     let batch = [Renewal::place(claim("k", 1), SECOND, 42)];
     let (_, standing) = backend.renew(&batch).next().await.expect("one");
-    assert!(matches!(standing, Ok(Standing::Waiting(Waiting { ticket: 42, .. }))));
+    assert!(matches!(standing, Ok(Standing::Waiting(QueuePosition { ticket: 42, .. }))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use distlock_core::law::{Now, Record};
 use distlock_core::{
-    Answer, Ask, Claim, ClaimId, ClientId, How, Key, Label, Moment, Order, Outcome, Target, Wait,
+    Answer, Ask, Claim, ClaimId, ClientId, Key, Label, Moment, Order, ReleaseOptions,
+    ReleaseOutcome, Target, Wait,
 };
 
 const SIZES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
@@ -71,9 +72,13 @@ impl Line {
             self.queue_one();
             let holder = Target::Claim(self.claims.pop_front().expect("somebody holds"));
             let start = Instant::now();
-            let (outcome, notices) = self.record.release(&holder, How::default(), NOW);
+            let (outcome, notices) = self.record.release(&holder, ReleaseOptions::default(), NOW);
             spent += start.elapsed();
-            assert_eq!((outcome, notices.len()), (Outcome::WasHeld, 1), "exactly one is admitted");
+            assert_eq!(
+                (outcome, notices.len()),
+                (ReleaseOutcome::WasHeld, 1),
+                "exactly one is admitted"
+            );
         }
         spent.as_secs_f64() * 1e9 / f64::from(GRANTS_A_ROUND)
     }

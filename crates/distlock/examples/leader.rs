@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use distlock::{End, Error, Guard, Locks};
+use distlock::{Error, Guard, HoldEnd, Locks};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
         let guard = locks.mutex("leader")?.lock().await?;
         println!("leading in term {}, waited {:?}", guard.fence(), guard.waited());
         match guard.run(lead(&guard)).await {
-            Ok(()) => assert_eq!(guard.release().await?, End::Released),
+            Ok(()) => assert_eq!(guard.release().await?, HoldEnd::Released),
             Err(Error::Lost { reason, .. }) => println!("no longer leading: {reason}"),
             Err(error) => return Err(error),
         }

@@ -57,7 +57,7 @@ pub enum Error {
         /// The key.
         key: Key,
         /// Why.
-        reason: Reason,
+        reason: LossReason,
     },
     /// The store does not know the claim: it expired, was released or never held.
     #[error("find a hold of {key:?}: there is none under this claim id")]
@@ -217,7 +217,7 @@ impl fmt::Display for NodeFaults {
 /// Why a held lock was lost. Lost is final: getting it back is a new acquisition, with a new fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum LossReason {
     /// The lease ended by the local clock before a renewal was confirmed: the program was paused,
     /// starved or suspended.
     Expired,
@@ -235,7 +235,7 @@ pub enum Reason {
     TooSlow,
 }
 
-impl Reason {
+impl LossReason {
     /// The reason in a word, as the journal and the metrics have it.
     pub fn word(&self) -> &'static str {
         match self {
@@ -250,7 +250,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "the lease ended before it was renewed",

@@ -4,16 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Fault, FaultKind, How, Key, Outcome, Renewal, Standing, Target};
+use distlock_core::{
+    Fault, FaultKind, Key, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::engine::{Grant, release, renew};
 use crate::keeper::hold::Hold;
-use crate::keeper::latch::End;
-use crate::keeper::{Keeper, LATE_MAX, RELEASE_MAX};
+use crate::keeper::hold_state::HoldEnd;
+use crate::keeper::{Keeper, LATE_ACQUIRE_MAX, RELEASE_MAX};
 use crate::options::Settings;
-use crate::{Error, Lease, Reason};
+use crate::{Error, Lease, LossReason};
 
 /// A lock that is held.
 ///
@@ -45,12 +47,12 @@ use crate::{Error, Lease, Reason};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{End, Locks};
+/// use distlock::{HoldEnd, Locks};
 ///
 /// let guard = Locks::memory().mutex("invoices")?.lock().await?;
 /// assert!(guard.is_held());
 /// println!("writing with fence {}", guard.fence());
-/// assert_eq!(guard.release().await?, End::Released);
+/// assert_eq!(guard.release().await?, HoldEnd::Released);
 /// # Ok(()) }
 /// ```
 #[must_use = "the lock is released as soon as its guard is dropped"]
@@ -122,8 +124,8 @@ impl Guard {
     }
 
     /// Why the lock was lost; none while it is held.
-    pub fn loss(&self) -> Option<Reason> {
-        self.hold.state().err().and_then(End::loss)
+    pub fn loss(&self) -> Option<LossReason> {
+        self.hold.state().err().and_then(HoldEnd::loss)
     }
 
     /// How long the acquisition took.
@@ -151,18 +153,18 @@ impl Guard {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// use std::time::Duration;
-    /// use distlock::{Locks, Reason};
+    /// use distlock::{Locks, LossReason};
     ///
     /// let locks = Locks::memory().configure(|o| o.max_hold(Duration::from_millis(20)))?;
     /// let guard = locks.mutex("shift")?.lock().await?;
-    /// assert_eq!(guard.lost().await, Reason::MaxHold);
+    /// assert_eq!(guard.lost().await, LossReason::MaxHold);
     /// # Ok(()) }
     /// ```
-    pub async fn lost(&self) -> Reason {
+    pub async fn lost(&self) -> LossReason {
         match self.watch().ended().await {
-            End::Lost(reason) => reason,
+            HoldEnd::Lost(reason) => reason,
             // The guard exists, so nobody has released it.
-            End::Released => std::future::pending().await,
+            HoldEnd::Released => std::future::pending().await,
         }
     }
 
@@ -173,8 +175,8 @@ impl Guard {
     }
 
     /// An observer of this hold that can outlive the guard and be cloned.
-    pub fn watch(&self) -> Watch {
-        Watch { hold: Arc::clone(&self.hold), keeper: Arc::clone(&self.keeper) }
+    pub fn watch(&self) -> HoldWatcher {
+        HoldWatcher { hold: Arc::clone(&self.hold), keeper: Arc::clone(&self.keeper) }
     }
 
     /// Runs `work` as long as the lock is held; at loss `work` is dropped.
@@ -202,8 +204,8 @@ impl Guard {
         }
     }
 
-    /// Releases the lock and tells the truth about it: [`End::Released`] if it was held until now,
-    /// [`End::Lost`] if it was not. Whoever waits next holds it when this returns. With a
+    /// Releases the lock and tells the truth about it: [`HoldEnd::Released`] if it was held until
+    /// now, [`HoldEnd::Lost`] if it was not. Whoever waits next holds it when this returns. With a
     /// `lock_delay` a lost lease is left to run out.
     ///
     /// No renewal is sent any more once this was called, and the guard counts as released.
@@ -224,20 +226,20 @@ impl Guard {
     /// assert!(mutex.try_lock().await.is_ok());
     /// # Ok(()) }
     /// ```
-    pub async fn release(mut self) -> Result<End, Error> {
+    pub async fn release(mut self) -> Result<HoldEnd, Error> {
         let now = self.keeper.clock.now();
         self.releasing = self.hold.release(now);
         self.keeper.forget(&self.hold.claim);
         // It has ended one way or the other: the clock has no say any more.
         if let Some(reason) = self.hold.known_loss()
-            && (reason == Reason::Closed || self.has_to_run_out())
+            && (reason == LossReason::Closed || self.has_to_run_out())
         {
             self.settled = true;
-            return Ok(End::Lost(reason));
+            return Ok(HoldEnd::Lost(reason));
         }
-        let how = How {
+        let how = ReleaseOptions {
             keep: self.hold.keep_until().since(now),
-            bury: if self.hold.doubtful { LATE_MAX } else { Duration::ZERO },
+            bury: if self.hold.doubtful { LATE_ACQUIRE_MAX } else { Duration::ZERO },
         };
         let target = Target::Claim(self.hold.claim.clone());
         let span = self.hold.release_span();
@@ -253,14 +255,14 @@ impl Guard {
                 }
                 Err(Error::ReleaseUncertain { key: self.key().clone(), source })
             }
-            (Ok(_), Some(reason)) => Ok(End::Lost(reason)),
-            (Ok(Outcome::WasHeld), None) => {
+            (Ok(_), Some(reason)) => Ok(HoldEnd::Lost(reason)),
+            (Ok(ReleaseOutcome::WasHeld), None) => {
                 self.hold.announce_release(now);
-                Ok(End::Released)
+                Ok(HoldEnd::Released)
             }
             (Ok(_), None) => {
-                self.hold.amend_to_lost(Reason::Gone);
-                Ok(End::Lost(Reason::Gone))
+                self.hold.amend_to_lost(LossReason::Gone);
+                Ok(HoldEnd::Lost(LossReason::Gone))
             }
         }
     }
@@ -287,9 +289,9 @@ impl Guard {
         let key = self.key().clone();
         let done = self.run(work(&self)).await?;
         match self.release().await {
-            Ok(End::Lost(reason)) => Err(Error::Lost { key, reason }),
+            Ok(HoldEnd::Lost(reason)) => Err(Error::Lost { key, reason }),
             // The work was done while the lock was held; the release is repeated in the background.
-            Ok(End::Released) | Err(Error::ReleaseUncertain { .. }) => Ok(done),
+            Ok(HoldEnd::Released) | Err(Error::ReleaseUncertain { .. }) => Ok(done),
             Err(error) => Err(error),
         }
     }
@@ -307,7 +309,7 @@ impl Guard {
                 self.hold.extend(until, self.keeper.clock.now());
             }
             Ok(_) => {
-                self.hold.end(End::Lost(Reason::Gone));
+                self.hold.end(HoldEnd::Lost(LossReason::Gone));
             }
             Err(fault) if fault.kind() == FaultKind::Unsupported => {
                 return Err(Error::from_fault(fault));
@@ -328,9 +330,9 @@ impl Guard {
 }
 
 /// What came of a release, in a word.
-fn outcome_word(outcome: &Result<Outcome, Fault>) -> &'static str {
+fn outcome_word(outcome: &Result<ReleaseOutcome, Fault>) -> &'static str {
     match outcome {
-        Ok(Outcome::WasHeld) => "released",
+        Ok(ReleaseOutcome::WasHeld) => "released",
         Ok(_) => "gone",
         Err(_) => "failed",
     }
@@ -347,8 +349,8 @@ impl Drop for Guard {
         }
         match self.hold.valid_until() {
             // Closing has released it.
-            Err(End::Lost(Reason::Closed)) => {}
-            Err(End::Lost(_)) if self.has_to_run_out() => self.keeper.forget(&self.hold.claim),
+            Err(HoldEnd::Lost(LossReason::Closed)) => {}
+            Err(HoldEnd::Lost(_)) if self.has_to_run_out() => self.keeper.forget(&self.hold.claim),
             _ => self.keeper.leave_hold(&self.hold),
         }
     }
@@ -366,25 +368,25 @@ impl fmt::Debug for Guard {
 
 /// An observer of a hold: whether it is held, and how it ended.
 #[derive(Clone)]
-pub struct Watch {
+pub struct HoldWatcher {
     hold: Arc<Hold>,
     keeper: Arc<Keeper>,
 }
 
-impl Watch {
+impl HoldWatcher {
     /// True if the lock is held right now.
     pub fn is_held(&self) -> bool {
         self.hold.state().is_ok()
     }
 
     /// How the hold ended; none while it is held.
-    pub fn end(&self) -> Option<End> {
+    pub fn end(&self) -> Option<HoldEnd> {
         self.hold.state().err()
     }
 
     /// Why the lock was lost; none while it is held and after a release.
-    pub fn loss(&self) -> Option<Reason> {
-        self.end().and_then(End::loss)
+    pub fn loss(&self) -> Option<LossReason> {
+        self.end().and_then(HoldEnd::loss)
     }
 
     /// Waits until the hold ends, and says how.
@@ -395,15 +397,15 @@ impl Watch {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{End, Locks};
+    /// use distlock::{HoldEnd, Locks};
     ///
     /// let guard = Locks::memory().mutex("k")?.lock().await?;
     /// let watch = guard.watch();
     /// drop(guard);
-    /// assert_eq!(watch.ended().await, End::Released);
+    /// assert_eq!(watch.ended().await, HoldEnd::Released);
     /// # Ok(()) }
     /// ```
-    pub async fn ended(&self) -> End {
+    pub async fn ended(&self) -> HoldEnd {
         // Somebody has to be there to notice; outside a runtime nobody is.
         let _ = self.keeper.start();
         loop {
@@ -415,7 +417,7 @@ impl Watch {
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for HoldWatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("end", &self.end()).finish_non_exhaustive()
     }

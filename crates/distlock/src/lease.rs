@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use distlock_core::{
-    AttemptId, CAPACITY_MAX, Claim, ClaimId, How, Invalid, Key, Mode, Moment, Order, Outcome,
-    Renewal, Standing, TTL_MIN, Target, Ticket, Waiting, What,
+    AttemptId, CAPACITY_MAX, Claim, ClaimId, Invalid, Key, Mode, Moment, NoteEvent, Order,
+    QueuePosition, ReleaseOptions, ReleaseOutcome, Renewal, Standing, TTL_MIN, Target, Ticket,
 };
 
-use crate::engine::{Grant, KeptPlace, Limit, release, renew};
+use crate::engine::{Grant, KeptPlace, WaitLimit, release, renew};
 use crate::keeper::RELEASE_MAX;
 use crate::lock::{Lock, Shape};
 #[cfg(feature = "metrics")]
 use crate::observe::HeldCount;
-use crate::observe::{About, word};
+use crate::observe::{NoteSubject, word};
 use crate::options::Options;
-use crate::{End, Error, Reason};
+use crate::{Error, HoldEnd, LossReason};
 
 /// A hold as plain data: nobody renews it, and dropping it releases nothing.
 ///
@@ -23,7 +23,7 @@ use crate::{End, Error, Reason};
 #[derive(Clone, Debug)]
 #[must_use = "nobody renews or releases a lease but its owner"]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(try_from = "Written", into = "Written"))]
+#[cfg_attr(feature = "serde", serde(try_from = "LeaseJson", into = "LeaseJson"))]
 pub struct Lease {
     key: Key,
     id: ClaimId,
@@ -94,7 +94,7 @@ impl Lease {
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct LeaseJson {
     key: String,
     id: String,
     fence: u64,
@@ -105,7 +105,7 @@ struct Written {
 }
 
 #[cfg(feature = "serde")]
-impl From<Lease> for Written {
+impl From<Lease> for LeaseJson {
     fn from(lease: Lease) -> Self {
         Self {
             key: lease.key.to_string(),
@@ -118,10 +118,10 @@ impl From<Lease> for Written {
 }
 
 #[cfg(feature = "serde")]
-impl TryFrom<Written> for Lease {
+impl TryFrom<LeaseJson> for Lease {
     type Error = Invalid;
 
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
+    fn try_from(written: LeaseJson) -> Result<Self, Self::Error> {
         let claim = Claim::new(Key::new(written.key)?, written.id.parse()?);
         let ttl = Duration::from_millis(written.ttl_ms);
         let mode = written.mode.map_or(Ok(Mode::Exclusive), |mode| mode.parse())?;
@@ -139,13 +139,13 @@ impl TryFrom<Written> for Lease {
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-/// use distlock::{End, Locks};
+/// use distlock::{HoldEnd, Locks};
 ///
 /// let locks = Locks::memory();
 /// let leases = locks.lease("batch")?;
 /// let mut lease = leases.acquire().await?;
 /// leases.extend(&mut lease).await?;
-/// assert_eq!(leases.release(&lease).await?, End::Released);
+/// assert_eq!(leases.release(&lease).await?, HoldEnd::Released);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ pub struct Leases {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use = "nobody renews or releases a lease but its owner"]
-pub enum Turn {
+pub enum QueueOutcome {
     /// The lease was granted.
     Granted(Lease),
     /// The id waits in the queue. Its place lives for `place` from now on: whoever asks again
@@ -287,7 +287,7 @@ impl Leases {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Lease, Error> {
-        self.take(None, Limit::Once).await
+        self.take(None, WaitLimit::Once).await
     }
 
     /// Acquires, waiting at most this long.
@@ -309,7 +309,7 @@ impl Leases {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire_for(&self, max_wait: Duration) -> Result<Lease, Error> {
-        self.take(None, Limit::from_max_wait(Some(max_wait))).await
+        self.take(None, WaitLimit::from_max_wait(Some(max_wait))).await
     }
 
     /// Acquires under a claim id of the caller's, waiting up to `max_wait`. Asking again under the
@@ -361,7 +361,7 @@ impl Leases {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire_as(&self, id: ClaimId) -> Result<Lease, Error> {
-        self.take(Some(id), Limit::Once).await
+        self.take(Some(id), WaitLimit::Once).await
     }
 
     /// Acquires under a claim id of the caller's, waiting up to `max_wait`, and keeps the place in
@@ -381,7 +381,7 @@ impl Leases {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
     /// use std::time::Duration;
-    /// use distlock::{ClaimId, Turn};
+    /// use distlock::{ClaimId, QueueOutcome};
     ///
     /// let leases = distlock::Locks::memory().lease("batch")?;
     /// let leases = leases.configure(|o| o.max_wait(Duration::ZERO))?;
@@ -389,13 +389,13 @@ impl Leases {
     ///
     /// let id: ClaimId = "0123456789abcdef0123456789abcdef".parse()?;
     /// let turn = leases.acquire_or_queue(id).await?;
-    /// assert!(matches!(turn, Turn::Waiting { ahead: 0, .. }));
+    /// assert!(matches!(turn, QueueOutcome::Waiting { ahead: 0, .. }));
     /// leases.release(&first).await?;
     /// let turn = leases.acquire_or_queue(id).await?;
-    /// assert!(matches!(turn, Turn::Granted(_)));
+    /// assert!(matches!(turn, QueueOutcome::Granted(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn acquire_or_queue(&self, id: ClaimId) -> Result<Turn, Error> {
+    pub async fn acquire_or_queue(&self, id: ClaimId) -> Result<QueueOutcome, Error> {
         let (keeper, settings) = (&self.lock.keeper, &self.lock.settings);
         if !keeper.backend.capabilities().queue {
             return Err(Error::Unsupported { what: "a queue" });
@@ -405,7 +405,7 @@ impl Leases {
         let shape = self.shape.clone();
         let timeout = match self.lock.lease_or_place(shape, (id, attempt), max_wait).await {
             Ok(grant) => {
-                return Ok(Turn::Granted(self.granted(&grant)));
+                return Ok(QueueOutcome::Granted(self.granted(&grant)));
             }
             Err(error @ Error::Timeout { .. }) => error,
             Err(error) => return Err(error),
@@ -418,12 +418,12 @@ impl Leases {
         let mut kept = KeptPlace { keeper, claim, attempt, lease: span, heard: false };
         let turn = match renew(&*keeper.backend, renewal, RELEASE_MAX).await {
             Ok(Standing::Waiting(waiting)) => {
-                let Waiting { ticket, ahead, retry_after } = waiting;
-                Turn::Waiting { ticket, ahead, retry_after, place }
+                let QueuePosition { ticket, ahead, retry_after } = waiting;
+                QueueOutcome::Waiting { ticket, ahead, retry_after, place }
             }
             Ok(Standing::Held { .. }) => {
                 self.extend(&mut lease).await?;
-                Turn::Granted(lease)
+                QueueOutcome::Granted(lease)
             }
             Ok(_) => return Err(timeout),
             Err(fault) => return Err(Error::from_fault(fault)),
@@ -523,18 +523,18 @@ impl Leases {
                 lease.fence = fence;
                 lease.ttl = settings.ttl;
                 if self.remaining(lease).is_zero() {
-                    let (key, reason) = (lease.key.clone(), Reason::TooSlow);
+                    let (key, reason) = (lease.key.clone(), LossReason::TooSlow);
                     return Err(Error::Lost { key, reason });
                 }
                 Ok(())
             }
             Ok(_) => {
-                let why = || word(Reason::Gone.word());
+                let why = || word(LossReason::Gone.word());
                 if lease.since.is_some() {
-                    keeper.observer.meter.lost(&lease.key, Reason::Gone.word());
+                    keeper.observer.meter.lost(&lease.key, LossReason::Gone.word());
                     self.measure_end(lease, "lost", sent_at);
                 }
-                self.note(lease, sent_at, || What::Lost { held: None, why: why() });
+                self.note(lease, sent_at, || NoteEvent::Lost { held: None, why: why() });
                 Err(Error::NotHeld { key: lease.key.clone() })
             }
             Err(fault) => Err(Error::from_fault(fault)),
@@ -569,8 +569,8 @@ impl Leases {
         }
     }
 
-    /// Releases a lease: [`End::Released`] if it was held until now, [`End::Lost`] if it was not.
-    /// Releasing again is harmless and answers [`End::Lost`].
+    /// Releases a lease: [`HoldEnd::Released`] if it was held until now, [`HoldEnd::Lost`] if it
+    /// was not. Releasing again is harmless and answers [`HoldEnd::Lost`].
     ///
     /// # Errors
     ///
@@ -582,14 +582,14 @@ impl Leases {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::End;
+    /// use distlock::HoldEnd;
     /// let leases = distlock::Locks::memory().lease("batch")?;
     /// let lease = leases.acquire().await?;
-    /// assert_eq!(leases.release(&lease).await?, End::Released);
-    /// assert!(matches!(leases.release(&lease).await?, End::Lost(_)));
+    /// assert_eq!(leases.release(&lease).await?, HoldEnd::Released);
+    /// assert!(matches!(leases.release(&lease).await?, HoldEnd::Lost(_)));
     /// # Ok(()) }
     /// ```
-    pub async fn release(&self, lease: &Lease) -> Result<End, Error> {
+    pub async fn release(&self, lease: &Lease) -> Result<HoldEnd, Error> {
         let target = Target::Claim(self.claim(lease)?);
         match self.identify(lease).await {
             Some((leases, lease)) => leases.release_target(&lease, target).await,
@@ -622,30 +622,30 @@ impl Leases {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::Reason;
+    /// use distlock::LossReason;
     ///
     /// let leases = distlock::Locks::memory().lease("batch")?;
     /// let lease = leases.acquire().await?;
     /// // Later, when the lease has expired:
-    /// leases.count_lost(&lease, Reason::Expired);
+    /// leases.count_lost(&lease, LossReason::Expired);
     /// # Ok(()) }
     /// ```
-    pub fn count_lost(&self, lease: &Lease, reason: Reason) {
+    pub fn count_lost(&self, lease: &Lease, reason: LossReason) {
         let keeper = &self.lock.keeper;
         let now = keeper.clock.now();
         keeper.observer.lost();
         keeper.observer.meter.lost(&lease.key, reason.word());
         self.measure_end(lease, "lost", now);
         // The operator who breaks a hold notes that down.
-        if reason != Reason::Broken {
-            self.note(lease, now, || What::Lost { held: None, why: word(reason.word()) });
+        if reason != LossReason::Broken {
+            self.note(lease, now, || NoteEvent::Lost { held: None, why: word(reason.word()) });
         }
     }
 
     /// Gives up what one call got under an id of its caller's, for a caller that never received it:
-    /// [`End::Released`] if that ended the lease. If another call under the same id has the lease,
-    /// too, it stays, and the answer is [`End::Lost`]. A lease that was not acquired under an id of
-    /// the caller's is released.
+    /// [`HoldEnd::Released`] if that ended the lease. If another call under the same id has the
+    /// lease, too, it stays, and the answer is [`HoldEnd::Lost`]. A lease that was not acquired
+    /// under an id of the caller's is released.
     ///
     /// # Errors
     ///
@@ -657,16 +657,16 @@ impl Leases {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::End;
+    /// use distlock::HoldEnd;
     /// let leases = distlock::Locks::memory().lease("batch")?;
     /// let id = "0123456789abcdef0123456789abcdef".parse()?;
     /// let lost = leases.acquire_as(id).await?;
     /// let repeated = leases.acquire_as(id).await?;
-    /// assert!(matches!(leases.give_up(&lost).await?, End::Lost(_)));
-    /// assert_eq!(leases.release(&repeated).await?, End::Released);
+    /// assert!(matches!(leases.give_up(&lost).await?, HoldEnd::Lost(_)));
+    /// assert_eq!(leases.release(&repeated).await?, HoldEnd::Released);
     /// # Ok(()) }
     /// ```
-    pub async fn give_up(&self, lease: &Lease) -> Result<End, Error> {
+    pub async fn give_up(&self, lease: &Lease) -> Result<HoldEnd, Error> {
         let claim = self.claim(lease)?;
         let target = match lease.attempt {
             Some(attempt) => Target::Attempt { claim, attempt },
@@ -675,27 +675,27 @@ impl Leases {
         self.release_target(lease, target).await
     }
 
-    async fn release_target(&self, lease: &Lease, target: Target) -> Result<End, Error> {
+    async fn release_target(&self, lease: &Lease, target: Target) -> Result<HoldEnd, Error> {
         let keeper = &self.lock.keeper;
         let sent_at = keeper.clock.now();
-        match release(&*keeper.backend, &target, How::default(), RELEASE_MAX).await {
-            Ok(Outcome::WasHeld) => {
+        match release(&*keeper.backend, &target, ReleaseOptions::default(), RELEASE_MAX).await {
+            Ok(ReleaseOutcome::WasHeld) => {
                 self.measure_end(lease, "released", sent_at);
-                self.note(lease, sent_at, || What::Released { held: None });
-                Ok(End::Released)
+                self.note(lease, sent_at, || NoteEvent::Released { held: None });
+                Ok(HoldEnd::Released)
             }
             Ok(_) => {
                 // One that is released again within its time was released before.
                 if lease.since.is_some() && lease.valid_until <= sent_at {
-                    self.count_lost(lease, Reason::Expired);
+                    self.count_lost(lease, LossReason::Expired);
                 }
-                Ok(End::Lost(Reason::Gone))
+                Ok(HoldEnd::Lost(LossReason::Gone))
             }
             Err(source) => Err(Error::ReleaseUncertain { key: lease.key.clone(), source }),
         }
     }
 
-    async fn take(&self, id: Option<ClaimId>, limit: Limit) -> Result<Lease, Error> {
+    async fn take(&self, id: Option<ClaimId>, limit: WaitLimit) -> Result<Lease, Error> {
         let grant = self.lock.lease(self.shape.clone(), id, limit).await?;
         Ok(self.granted(&grant))
     }
@@ -714,13 +714,17 @@ impl Leases {
     }
 
     /// Notes down what became of a lease. One that was never held has no fence.
-    fn note(&self, lease: &Lease, at: Moment, what: impl FnOnce() -> What) {
+    fn note(&self, lease: &Lease, at: Moment, what: impl FnOnce() -> NoteEvent) {
         let Lock { keeper, settings, key } = &self.lock;
         if settings.journal.is_none() || lease.fence == 0 {
             return;
         }
         let (mode, fence) = (self.shape.mode(), Some(lease.fence));
-        keeper.observer.note(About { key, settings, mode, visit: None, fence }, || at, what);
+        keeper.observer.note(
+            NoteSubject { key, settings, mode, acquisition: None, fence },
+            || at,
+            what,
+        );
         let _ = keeper.start();
     }
 

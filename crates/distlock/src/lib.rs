@@ -6,6 +6,8 @@ mod engine;
 mod error;
 mod guard;
 pub mod guide;
+mod history;
+mod hold_records;
 mod keeper;
 mod lease;
 mod lock;
@@ -14,33 +16,31 @@ mod mutex;
 mod observe;
 mod open;
 mod options;
-mod past;
 mod reentrant;
 mod rwlock;
 mod semaphore;
 mod validity;
-mod visits;
 
 pub use distlock_core::{
-    Backend, Capabilities, ClaimId, Clock, Cursor, Entry, EntryId, Fault, FaultKind, Health,
-    Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalPage, Key, Label, ManualClock, Mode, Moment,
-    NoQuorum, NodeHealth, NodeState, Note, Order, Page, Printable, ReentryId, Retention, Snapshot,
-    VisitId, Waiter, What,
+    AcquisitionId, Backend, Capabilities, ClaimId, Clock, Cursor, EntryId, Fault, FaultKind,
+    Health, Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Label,
+    ManualClock, Mode, Moment, NoQuorum, NodeHealth, NodeState, Note, NoteEvent, Order, Page,
+    Printable, ReentryId, Retention, Snapshot, Waiter,
 };
 
-pub use engine::pacing::{Pace, Pacing};
-pub use error::{Error, NodeFaults, Reason};
-pub use guard::{Guard, Watch};
-pub use keeper::latch::End;
-pub use lease::{Lease, Leases, Turn};
+pub use engine::backoff::{Backoff, BackoffRule};
+pub use error::{Error, LossReason, NodeFaults};
+pub use guard::{Guard, HoldWatcher};
+pub use history::{FeedItem, StartAt};
+pub use hold_records::{HoldRecord, HoldRecordState};
+pub use keeper::hold_state::HoldEnd;
+pub use lease::{Lease, Leases, QueueOutcome};
 pub use locks::Locks;
 pub use mutex::Mutex;
 #[cfg(feature = "metrics")]
 pub use observe::HeldCount;
 pub use observe::{Event, Stats};
-pub use options::{Durability, Options, Waiting};
-pub use past::{News, Since};
+pub use options::{Durability, Options, WaitMode};
 pub use reentrant::{ReentrantGuard, ReentrantMutex, ReentrantOwner};
 pub use rwlock::{RwLock, WriteGuard};
 pub use semaphore::Semaphore;
-pub use visits::{Visit, VisitState};

@@ -7,7 +7,7 @@ use distlock_core::{
     Ask, AttemptId, CAPACITY_MAX, Claim, ClaimId, Key, Label, Mode, Order, ReentryId,
 };
 
-use crate::engine::{Grant, Limit, Request, acquire};
+use crate::engine::{AcquireRequest, Grant, WaitLimit, acquire};
 use crate::keeper::Keeper;
 use crate::options::{Options, Settings};
 use crate::{Error, Guard};
@@ -62,12 +62,12 @@ impl Lock {
     }
 
     /// How long the waiting forms wait.
-    pub(crate) fn limit(&self) -> Limit {
-        Limit::from_max_wait(self.settings.max_wait)
+    pub(crate) fn limit(&self) -> WaitLimit {
+        WaitLimit::from_max_wait(self.settings.max_wait)
     }
 
     /// Acquires and keeps.
-    pub(crate) async fn guard(&self, shape: Shape, limit: Limit) -> Result<Guard, Error> {
+    pub(crate) async fn guard(&self, shape: Shape, limit: WaitLimit) -> Result<Guard, Error> {
         let request = self.request(shape, None, limit)?;
         let grant = acquire(&self.keeper, request).await?;
         Guard::keep(&self.keeper, &grant, &self.settings)
@@ -78,7 +78,7 @@ impl Lock {
         &self,
         shape: Shape,
         id: Option<ClaimId>,
-        limit: Limit,
+        limit: WaitLimit,
     ) -> Result<Grant, Error> {
         let mut request = self.request(shape, id, limit)?;
         request.full_ttl = true;
@@ -92,14 +92,19 @@ impl Lock {
         (id, attempt): (ClaimId, AttemptId),
         max_wait: Duration,
     ) -> Result<Grant, Error> {
-        let mut request = self.request(shape, Some(id), Limit::Forever)?;
+        let mut request = self.request(shape, Some(id), WaitLimit::Forever)?;
         request.ask.attempt = Some(attempt);
         request.full_ttl = true;
         request.keep_place_after = Some(max_wait);
         acquire(&self.keeper, request).await
     }
 
-    fn request(&self, shape: Shape, id: Option<ClaimId>, limit: Limit) -> Result<Request, Error> {
+    fn request(
+        &self,
+        shape: Shape,
+        id: Option<ClaimId>,
+        limit: WaitLimit,
+    ) -> Result<AcquireRequest, Error> {
         let (settings, fixed_id) = (&self.settings, id.is_some());
         let attempt = id.map(|_| AttemptId::random()).transpose().map_err(Error::from_fault)?;
         let id = id.map_or_else(ClaimId::random, Ok).map_err(Error::from_fault)?;
@@ -120,6 +125,6 @@ impl Lock {
         };
         let settings = Arc::clone(settings);
         let full_ttl = settings.full_ttl;
-        Ok(Request { ask, limit, full_ttl, settings, fixed_id, keep_place_after: None })
+        Ok(AcquireRequest { ask, limit, full_ttl, settings, fixed_id, keep_place_after: None })
     }
 }

@@ -10,7 +10,7 @@ use distlock_core::{
 use crate::backends::Memory;
 use crate::clock::BootClock;
 use crate::engine::{Grant, renew};
-use crate::keeper::{Asking, Home, Keeper, RELEASE_MAX};
+use crate::keeper::{CallInProgress, Home, Keeper, RELEASE_MAX};
 use crate::lock::Lock;
 use crate::observe::{Event, Stats};
 use crate::open::{Opened, open};
@@ -84,7 +84,7 @@ impl Locks {
     /// ```
     #[must_use]
     pub fn with_journal(self, journal: Arc<dyn Journal>) -> Self {
-        self.keeper.observer.scribe.set_journal(journal);
+        self.keeper.observer.journal_writer.set_journal(journal);
         self
     }
 
@@ -268,7 +268,7 @@ impl Locks {
             return Err(Error::Closed);
         }
         // Counted as a call under way, so that the keeper is there when it is answered.
-        let _asking = Asking::new(&self.keeper);
+        let _asking = CallInProgress::new(&self.keeper);
         let sent_at = self.keeper.start()?;
         let (keeper, settings) = (&self.keeper, &self.settings);
         let renewal = Renewal::hold(lease.claim(), settings.lease());
@@ -280,7 +280,7 @@ impl Locks {
         let until = settings.validity.until(sent_at, settings.ttl);
         let now = keeper.clock.now();
         if until <= now {
-            let (key, reason) = (lease.key().clone(), crate::Reason::TooSlow);
+            let (key, reason) = (lease.key().clone(), crate::LossReason::TooSlow);
             return Err(Error::Lost { key, reason });
         }
         let grant = Grant {
@@ -296,7 +296,7 @@ impl Locks {
             attempts: 1,
             doubtful: false,
             mode: lease.mode(),
-            visit: None,
+            acquisition: None,
         };
         let guard = Guard::keep(keeper, &grant, settings)?;
         keeper.observer.granted(lease.key(), fence, grant.waited);
@@ -409,10 +409,11 @@ impl Locks {
     }
 
     /// Ends all locks of this `Locks` and its clones: calls that wait fail with [`Error::Closed`],
-    /// guards are lost ([`Reason::Closed`](crate::Reason::Closed)) and released, and dropped ones
-    /// are waited for. So are, for up to 2 s, nodes of a quorum that have not heard of a release
-    /// yet. Stop the work that they protect first. Call it last in `main`: a process that ends does
-    /// not wait for the releases of dropped guards, and their keys stay taken for their ttl.
+    /// guards are lost ([`LossReason::Closed`](crate::LossReason::Closed)) and released, and
+    /// dropped ones are waited for. So are, for up to 2 s, nodes of a quorum that have not heard of
+    /// a release yet. Stop the work that they protect first. Call it last in `main`: a process that
+    /// ends does not wait for the releases of dropped guards, and their keys stay taken for their
+    /// ttl.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::Limit;
+use crate::engine::WaitLimit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
 use crate::{Error, Guard, Key};
@@ -90,7 +90,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<Guard, Error> {
-        self.lock.guard(Shape::MUTEX, Limit::Once).await
+        self.lock.guard(Shape::MUTEX, WaitLimit::Once).await
     }
 
     /// Waits for the lock at most this long. Zero makes it [`try_lock`](Self::try_lock).
@@ -115,7 +115,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock_for(&self, max_wait: Duration) -> Result<Guard, Error> {
-        self.lock.guard(Shape::MUTEX, Limit::from_max_wait(Some(max_wait))).await
+        self.lock.guard(Shape::MUTEX, WaitLimit::from_max_wait(Some(max_wait))).await
     }
 
     /// Waits for the lock, runs `work` under it and releases it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Invalid, Label, Retention, TTL_MAX, TTL_MIN, Wait};
 
-use crate::engine::pacing::Pacing;
+use crate::engine::backoff::Backoff;
 use crate::validity::Validity;
 
 /// The shortest place: four heartbeats and a margin have to fit.
@@ -40,7 +40,7 @@ const RENEW_AT: f64 = 1.0 / 3.0;
 pub struct Options {
     ttl: Duration,
     max_wait: Option<Duration>,
-    waiting: Waiting,
+    wait_mode: WaitMode,
     owner: Option<String>,
     reason: Option<String>,
     max_hold: Option<Duration>,
@@ -71,14 +71,14 @@ pub enum Durability {
 /// How to wait for a lock that is held.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub enum Waiting {
+pub enum WaitMode {
     /// In the store's queue: first come, first served, and told when it is one's turn. Backends
     /// without a queue poll with the default pacing.
     #[default]
     Queue,
     /// By trying again. Nobody keeps a place, so luck decides among those who poll, and those who
     /// queue go first.
-    Poll(Pacing),
+    Poll(Backoff),
 }
 
 impl Default for Options {
@@ -86,7 +86,7 @@ impl Default for Options {
         Self {
             ttl: Duration::from_secs(30),
             max_wait: None,
-            waiting: Waiting::Queue,
+            wait_mode: WaitMode::Queue,
             owner: None,
             reason: None,
             max_hold: None,
@@ -119,8 +119,8 @@ impl Options {
     }
 
     /// How to wait. Default: in the queue.
-    pub fn waiting(mut self, waiting: Waiting) -> Self {
-        self.waiting = waiting;
+    pub fn wait_mode(mut self, wait_mode: WaitMode) -> Self {
+        self.wait_mode = wait_mode;
         self
     }
 
@@ -234,7 +234,7 @@ impl Options {
         Ok(Settings {
             ttl: self.ttl,
             max_wait: self.max_wait,
-            waiting: self.waiting.clone(),
+            wait_mode: self.wait_mode.clone(),
             owner,
             reason,
             max_hold: self.max_hold,
@@ -319,7 +319,7 @@ impl Options {
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) max_wait: Option<Duration>,
-    pub(crate) waiting: Waiting,
+    pub(crate) wait_mode: WaitMode,
     pub(crate) owner: Label,
     pub(crate) reason: Option<Label>,
     pub(crate) max_hold: Option<Duration>,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use distlock_core::ReentryId;
 
-use crate::engine::Limit;
+use crate::engine::WaitLimit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
-use crate::{End, Error, Guard, Key, Lease};
+use crate::{Error, Guard, HoldEnd, Key, Lease};
 
 /// A mutex for nested calls: whoever is inside may enter again.
 ///
@@ -126,7 +126,7 @@ impl ReentrantOwner {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock(&self) -> Result<ReentrantGuard, Error> {
-        self.enter(Limit::Once).await
+        self.enter(WaitLimit::Once).await
     }
 
     /// Enters, waiting at most this long.
@@ -149,7 +149,7 @@ impl ReentrantOwner {
     /// # Ok(()) }
     /// ```
     pub async fn try_lock_for(&self, max_wait: Duration) -> Result<ReentrantGuard, Error> {
-        self.enter(Limit::from_max_wait(Some(max_wait))).await
+        self.enter(WaitLimit::from_max_wait(Some(max_wait))).await
     }
 
     /// Enters, runs `work` and leaves.
@@ -176,7 +176,7 @@ impl ReentrantOwner {
         done
     }
 
-    async fn enter(&self, limit: Limit) -> Result<ReentrantGuard, Error> {
+    async fn enter(&self, limit: WaitLimit) -> Result<ReentrantGuard, Error> {
         let guard = self.lock.guard(Shape::reentrant(self.id), limit).await?;
         self.holds.fetch_add(1, Ordering::AcqRel);
         Ok(ReentrantGuard { guard, count: Count(Arc::clone(&self.holds)) })
@@ -221,7 +221,7 @@ impl ReentrantGuard {
     /// assert_eq!(me.holds(), 1);
     /// # Ok(()) }
     /// ```
-    pub async fn release(self) -> Result<End, Error> {
+    pub async fn release(self) -> Result<HoldEnd, Error> {
         let Self { guard, count } = self;
         let end = guard.release().await;
         drop(count);

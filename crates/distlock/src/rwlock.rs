@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use distlock_core::{Label, Order};
 
-use crate::engine::Limit;
+use crate::engine::WaitLimit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
-use crate::{End, Error, Guard, Key, Lease};
+use crate::{Error, Guard, HoldEnd, Key, Lease};
 
 /// Many readers at once, or one writer.
 ///
@@ -116,7 +116,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn try_read(&self) -> Result<Guard, Error> {
-        self.lock.guard(self.reader(), Limit::Once).await
+        self.lock.guard(self.reader(), WaitLimit::Once).await
     }
 
     /// Waits to read at most this long.
@@ -138,7 +138,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn try_read_for(&self, max_wait: Duration) -> Result<Guard, Error> {
-        self.lock.guard(self.reader(), Limit::from_max_wait(Some(max_wait))).await
+        self.lock.guard(self.reader(), WaitLimit::from_max_wait(Some(max_wait))).await
     }
 
     /// Waits to write, up to `max_wait` if that is set.
@@ -181,7 +181,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn try_write(&self) -> Result<WriteGuard, Error> {
-        self.lock.guard(self.writer(), Limit::Once).await.map(WriteGuard)
+        self.lock.guard(self.writer(), WaitLimit::Once).await.map(WriteGuard)
     }
 
     /// Waits to write at most this long.
@@ -203,7 +203,7 @@ impl RwLock {
     /// # Ok(()) }
     /// ```
     pub async fn try_write_for(&self, max_wait: Duration) -> Result<WriteGuard, Error> {
-        let limit = Limit::from_max_wait(Some(max_wait));
+        let limit = WaitLimit::from_max_wait(Some(max_wait));
         self.lock.guard(self.writer(), limit).await.map(WriteGuard)
     }
 
@@ -308,12 +308,12 @@ impl WriteGuard {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::End;
+    /// use distlock::HoldEnd;
     /// let writer = distlock::Locks::memory().rwlock("config")?.write().await?;
-    /// assert_eq!(writer.release().await?, End::Released);
+    /// assert_eq!(writer.release().await?, HoldEnd::Released);
     /// # Ok(()) }
     /// ```
-    pub async fn release(self) -> Result<End, Error> {
+    pub async fn release(self) -> Result<HoldEnd, Error> {
         self.0.release().await
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock_core::{CAPACITY_MAX, Invalid};
 
-use crate::engine::Limit;
+use crate::engine::WaitLimit;
 use crate::lock::{Lock, Shape};
 use crate::options::Options;
 use crate::{Error, Guard, Key};
@@ -118,7 +118,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, Error> {
-        self.take(1, Limit::Once).await
+        self.take(1, WaitLimit::Once).await
     }
 
     /// Takes several permits if they are free and nobody waits.
@@ -140,7 +140,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire_many(&self, n: u32) -> Result<Guard, Error> {
-        self.take(n, Limit::Once).await
+        self.take(n, WaitLimit::Once).await
     }
 
     /// Waits for a permit at most this long.
@@ -184,7 +184,7 @@ impl Semaphore {
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire_many_for(&self, n: u32, max_wait: Duration) -> Result<Guard, Error> {
-        self.take(n, Limit::from_max_wait(Some(max_wait))).await
+        self.take(n, WaitLimit::from_max_wait(Some(max_wait))).await
     }
 
     /// Waits for a permit, runs `work` under it and gives it back.
@@ -207,7 +207,7 @@ impl Semaphore {
         self.acquire().await?.scope(work).await
     }
 
-    async fn take(&self, n: u32, limit: Limit) -> Result<Guard, Error> {
+    async fn take(&self, n: u32, limit: WaitLimit) -> Result<Guard, Error> {
         if n == 0 || n > self.permits {
             return Err(Invalid::new("permits", n, "must be between 1 and all there are").into());
         }

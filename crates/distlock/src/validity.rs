@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock_core::Moment;
 
 /// What is taken off every lease beside the drift: timer granularity and rounding at the store.
-const MARGIN: Duration = Duration::from_millis(2);
+const LEASE_MARGIN: Duration = Duration::from_millis(2);
 
 /// The safety margin between the holder's belief and the store's lease.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub(crate) struct Validity {
 impl Validity {
     /// How much of a lease can be relied upon.
     pub(crate) fn of(self, lease: Duration) -> Duration {
-        lease.saturating_sub(lease.mul_f64(self.drift)).saturating_sub(MARGIN)
+        lease.saturating_sub(lease.mul_f64(self.drift)).saturating_sub(LEASE_MARGIN)
     }
 
     /// The moment by which a holder must consider itself lost.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, Cursor, Fault, Health, Holder, How, Key, Label,
-    ManualClock, Order, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming,
-    TTL_MAX, Target, Wait,
+    Answer, Ask, Backend, Capabilities, Claim, Cursor, Fault, Health, Holder, Key, Label,
+    ManualClock, Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot,
+    Standing, Streaming, TTL_MAX, Target, Wait,
 };
 use distlock_testkit::conformance::{self, Need, Subject};
 use futures_util::{StreamExt, stream};
@@ -81,7 +81,7 @@ impl Planted {
             }
             Bug::AskingAgainRequeues => {
                 let target = Target::Claim(ask.claim.clone());
-                self.inner.release(&target, How::default()).await?;
+                self.inner.release(&target, ReleaseOptions::default()).await?;
             }
             Bug::OneShotQueues => {
                 ask.wait = ask.wait.or(Some(Wait { place: ask.ttl, waiters_max: 9 }));
@@ -126,7 +126,7 @@ impl Planted {
                 let held =
                     self.remembered(|ask| ask.claim == renewal.claim).expect("it was asked for");
                 let target = Target::Claim(held.claim.clone());
-                self.inner.release(&target, How::default()).await?;
+                self.inner.release(&target, ReleaseOptions::default()).await?;
                 self.inner.acquire(&Ask { ttl: renewal.span, ..held }).await?;
                 Ok(standing)
             }
@@ -134,7 +134,11 @@ impl Planted {
         }
     }
 
-    async fn let_go(&self, target: &Target, mut how: How) -> Result<Outcome, Fault> {
+    async fn let_go(
+        &self,
+        target: &Target,
+        mut how: ReleaseOptions,
+    ) -> Result<ReleaseOutcome, Fault> {
         let mut target = match target {
             Target::Claim(claim) => Target::Claim(self.claim(claim)),
             other => other.clone(),
@@ -152,7 +156,7 @@ impl Planted {
             _ => {}
         }
         match (self.bug, self.inner.release(&target, how).await?) {
-            (Bug::ReleaseAlwaysSaysHeld, _) => Ok(Outcome::WasHeld),
+            (Bug::ReleaseAlwaysSaysHeld, _) => Ok(ReleaseOutcome::WasHeld),
             (_, outcome) => Ok(outcome),
         }
     }
@@ -206,7 +210,11 @@ impl Backend for Planted {
         }))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(self.let_go(target, how))
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use distlock::backends::Memory;
 use distlock_core::{Backend, ManualClock, Order};
-use distlock_testkit::differ::{Differ, Report};
+use distlock_testkit::differ::{Differ, DifferReport};
 
 /// Operations per seed.
 const STEPS: u64 = 5_000;
@@ -34,7 +34,7 @@ fn soak() -> u64 {
 }
 
 /// One comparison on a store of its own. A difference panics with its seed.
-async fn compare(seed: u64, order: Order) -> Report {
+async fn compare(seed: u64, order: Order) -> DifferReport {
     let clock = ManualClock::new();
     let store = Memory::with_clock(Arc::new(clock.clone()));
     let clients: Vec<Arc<dyn Backend>> =
@@ -48,7 +48,7 @@ async fn does_not_differ(order: Order) {
     let (began, seeds) = (Instant::now(), SEEDS * soak());
     let first = 1 + 1_000_000 * order as u64;
     let mut steps = 0;
-    let mut met = Report::default();
+    let mut met = DifferReport::default();
     for seed in first..first + seeds {
         let report = compare(seed, order).await;
         steps += report.steps;

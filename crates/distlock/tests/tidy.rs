@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +95,7 @@ fn only_the_keeper_and_the_io_of_drivers_spawn() {
         "distlock-sqlite/src/worker.rs",
         "distlock-sqlite/src/wake.rs",
         "distlock-quorum/src/shared_work.rs",
-        "distlock-quorum/src/sweeper.rs",
+        "distlock-quorum/src/late_calls.rs",
         "keeper/home.rs",
         "keeper/thread.rs",
     ];
@@ -193,4 +194,38 @@ fn every_public_async_fn_tells_about_cancellation_and_shows_an_example() {
         }
     }
     assert!(seen >= 40, "only {seen} public async fns found");
+}
+
+/// The type or constant that a line of source declares for a whole module.
+fn declared(line: &str) -> Option<&str> {
+    let line = match line.strip_prefix("pub(") {
+        Some(scoped) => scoped.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let (kind, rest) = line.split_once(' ')?;
+    let kinds = ["struct", "enum", "trait", "type", "union", "const", "static"];
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (kinds.contains(&kind) && !["", "_", "fn"].contains(&name)).then_some(name)
+}
+
+#[test]
+fn a_type_or_constant_has_one_meaning_in_the_whole_workspace() {
+    // One of the two is compiled, depending on the feature `metrics`.
+    let alternatives = ["Meter"];
+    let mut places = BTreeMap::<String, Vec<String>>::new();
+    for source in sources("crates") {
+        if !source.path.contains("/src/") {
+            continue;
+        }
+        // Remove this line once the driver has names of its own throughout.
+        if source.path.starts_with("crates/distlock-redis/") {
+            continue;
+        }
+        for name in source.code.lines().filter_map(declared) {
+            places.entry(name.to_owned()).or_default().push(source.path.clone());
+        }
+    }
+    assert!(places.len() > 500, "only {} types and constants found", places.len());
+    places.retain(|name, found| found.len() > 1 && !alternatives.contains(&name.as_str()));
+    assert!(places.is_empty(), "names with more than one meaning: {places:#?}");
 }

@@ -6,27 +6,27 @@ use std::time::Duration;
 use distlock::Lease;
 use serde_json::{Value, json};
 
-use crate::args::{Asking, Leasing, Store, Talking};
+use crate::args::{LeaseArgs, ProgressArgs, StoreArgs, WaitArgs};
 use crate::exit::Failure;
-use crate::progress::Voice;
+use crate::lock_spec::{LockKind, LockSpec};
+use crate::progress::ProgressStyle;
 use crate::report::millis;
 use crate::signals::Signals;
-use crate::take::{self, Refused};
-use crate::token::{LEASE, TokenFile};
-use crate::want::{Kind, Want};
+use crate::take::{self, NotAcquired};
+use crate::token::{LEASE_VAR, TokenFile};
 use crate::{cmd, journal, out, shell};
 
 /// What `acquire` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AcquireArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: WaitArgs,
     #[command(flatten)]
-    pub(crate) leasing: Leasing,
+    pub(crate) leasing: LeaseArgs,
     #[command(flatten)]
-    pub(crate) talking: Talking,
+    pub(crate) talking: ProgressArgs,
     #[command(flatten)]
     pub(crate) form: Form,
 
@@ -53,7 +53,7 @@ pub(crate) struct Form {
 
 /// Acquires a lease and hands it out. A shell that evaluates what it gets must fail if there is no
 /// lease: the code of a command inside `eval "$(...)"` is lost.
-pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: AcquireArgs) -> Result<u8, Failure> {
     let for_shell = args.form.shell;
     acquire(args).inspect_err(|failure| {
         if for_shell {
@@ -62,19 +62,19 @@ pub(crate) fn run(args: Args) -> Result<u8, Failure> {
     })
 }
 
-fn acquire(args: Args) -> Result<u8, Failure> {
-    let Args { store, asking, leasing, talking, form, token_file, key } = args;
-    let want = Want::new(store, &key, Some(&asking), &leasing, talking)?;
+fn acquire(args: AcquireArgs) -> Result<u8, Failure> {
+    let AcquireArgs { store, asking, leasing, talking, form, token_file, key } = args;
+    let spec = LockSpec::new(store, &key, Some(&asking), &leasing, talking)?;
     let mut file = token_file.as_deref().map(TokenFile::create).transpose()?;
     let granted = cmd::block_on(async {
         let mut signals = Signals::listen()?;
-        let locks = want.locks()?;
-        let voice = Voice::new(&want.talking);
-        let held = take::take(&want, &locks, &mut signals, voice).await;
+        let locks = spec.locks()?;
+        let style = ProgressStyle::new(&spec.talking);
+        let held = take::take(&spec, &locks, &mut signals, style).await;
         if let Err(refused) = &held {
             take::leave(&locks, refused.leave_max()).await;
         }
-        let held = held.map_err(Refused::into_failure)?;
+        let held = held.map_err(NotAcquired::into_failure)?;
         let (waited, remaining) = (held.waited(), held.remaining());
         let lease = held.into_lease();
         journal::settle(&locks).await;
@@ -82,49 +82,49 @@ fn acquire(args: Args) -> Result<u8, Failure> {
             && let Err(failure) = file.write(&lease)
         {
             // A lease that nobody knows of would block everybody until it ends.
-            let _ = locks.lease(&want.key)?.release(&lease).await;
+            let _ = locks.lease(&spec.key)?.release(&lease).await;
             return Err(failure);
         }
-        Ok(Granted { lease, waited, remaining })
+        Ok(PrintedLease { lease, waited, remaining })
     })?;
-    out::print(granted.show(&want, &form, file.is_some()));
+    out::print(granted.show(&spec, &form, file.is_some()));
     Ok(0)
 }
 
-struct Granted {
+struct PrintedLease {
     lease: Lease,
     waited: Duration,
     remaining: Duration,
 }
 
-impl Granted {
-    fn show(&self, want: &Want, form: &Form, in_file: bool) -> String {
+impl PrintedLease {
+    fn show(&self, spec: &LockSpec, form: &Form, in_file: bool) -> String {
         let (id, fence) = (self.lease.id().reveal(), self.lease.fence());
         // What is in the file for its owner's eyes need not be on the terminal for everybody's.
         let id = (!in_file).then_some(id);
         if form.json {
-            return self.json(want, id).to_string();
+            return self.json(spec, id).to_string();
         }
         if form.shell {
-            let key = want.key.as_str();
+            let key = spec.key.as_str();
             let mut variables = vec![("DISTLOCK_KEY", key.to_owned())];
-            variables.extend(id.map(|id| (LEASE, id)));
+            variables.extend(id.map(|id| (LEASE_VAR, id)));
             variables.push(("DISTLOCK_FENCE", fence.to_string()));
             return shell::exports(&variables);
         }
         id.unwrap_or_else(|| fence.to_string())
     }
 
-    fn json(&self, want: &Want, id: Option<String>) -> Value {
+    fn json(&self, spec: &LockSpec, id: Option<String>) -> Value {
         let ttl = self.lease.ttl();
-        let mode = match want.kind {
-            Kind::Shared => "shared",
-            Kind::OneOf(_) => "permits",
-            Kind::Exclusive => "exclusive",
+        let mode = match spec.kind {
+            LockKind::Shared => "shared",
+            LockKind::OneOf(_) => "permits",
+            LockKind::Exclusive => "exclusive",
         };
         let mut lease = json!({
-            "key": want.key.as_str(),
-            "owner": want.owner,
+            "key": spec.key.as_str(),
+            "owner": spec.owner,
             "mode": mode,
             "fence": self.lease.fence(),
             "ttlMs": millis(ttl),
@@ -132,7 +132,7 @@ impl Granted {
             "renewAfterMs": millis(ttl / 3),
             "waitedMs": millis(self.waited),
         });
-        if let Kind::OneOf(limit) = want.kind {
+        if let LockKind::OneOf(limit) = spec.kind {
             lease["permits"] = json!(1);
             lease["limit"] = json!(limit);
         }

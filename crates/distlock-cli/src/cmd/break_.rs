@@ -1,14 +1,14 @@
 //! `distlock break`: an operator's release of somebody else's hold.
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::{Failure, NOT_ACQUIRED};
 use crate::{cmd, journal, out};
 
 /// What `break` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BreakArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
 
     /// The fence of the holder that is meant, as status shows it: a newer holder is never hit
     #[arg(long, value_name = "N")]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// Breaks a hold if its fence is still the one that was seen.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &BreakArgs) -> Result<u8, Failure> {
     let (key, fence) = (&args.key, args.fence);
     let reason = distlock::Label::new("reason", &args.reason).map_err(distlock::Error::from)?;
     let broken = cmd::block_on(async {

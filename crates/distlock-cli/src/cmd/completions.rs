@@ -9,13 +9,13 @@ use crate::out;
 
 /// What `completions` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CompletionsArgs {
     /// The shell to write them for
     pub(crate) shell: Shell,
 }
 
 /// Writes the completions to stdout.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &CompletionsArgs) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "distlock", &mut script);
     out::print(String::from_utf8_lossy(&script).trim_end());

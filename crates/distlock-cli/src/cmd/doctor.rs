@@ -11,7 +11,7 @@ use crate::{cmd, out};
 
 /// What `doctor` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// Print JSON, one object per finding and line
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,7 +84,7 @@ impl Finding {
 }
 
 /// Examines a store and prints every finding. The exit code is that of the first failure.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<u8, Failure> {
     let locks = Locks::connect(&args.url)?;
     let findings = cmd::block_on(async { Ok(examine(&locks, &args.url).await) })?;
     let mut code = 0;

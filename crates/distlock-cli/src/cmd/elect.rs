@@ -2,62 +2,65 @@
 
 use std::time::Duration;
 
-use crate::args::{Leasing, Store, Talking};
-use crate::cmd::run::{Guarding, Work};
+use crate::args::{LeaseArgs, ProgressArgs, StoreArgs};
+use crate::cmd::run::{CommandArgs, GuardArgs};
 use crate::exit::{self, Failure};
-use crate::plan::Plan;
-use crate::progress::{Told, Voice};
-use crate::report::{Outcome, Summary};
+use crate::plan::RunPlan;
+use crate::progress::{ProgressEvents, ProgressStyle};
+use crate::report::{RunOutcome, RunSummary};
 use crate::signals::Signals;
-use crate::take::Refused;
+use crate::take::NotAcquired;
 use crate::{cmd, held, launch, out, session};
 
 /// What `elect` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ElectArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
-    pub(crate) leasing: Leasing,
+    pub(crate) leasing: LeaseArgs,
     #[command(flatten)]
-    pub(crate) guarding: Guarding,
+    pub(crate) guarding: GuardArgs,
     #[command(flatten)]
-    pub(crate) talking: Talking,
+    pub(crate) talking: ProgressArgs,
     #[command(flatten)]
-    pub(crate) work: Work,
+    pub(crate) work: CommandArgs,
 }
 
 /// The longest pause before a backend that was out of reach is asked again.
-const PAUSE_MAX: Duration = Duration::from_secs(15);
+const ELECT_PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// Leads whenever it can, until the command ends by itself or somebody asks us to stop.
-pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: ElectArgs) -> Result<u8, Failure> {
     args.work.check()?;
-    let plan = Plan::for_elect(args)?;
+    let plan = RunPlan::for_elect(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;
     cmd::block_on(stand(&plan))
 }
 
-async fn stand(plan: &Plan) -> Result<u8, Failure> {
+async fn stand(plan: &RunPlan) -> Result<u8, Failure> {
     let mut signals = Signals::listen()?;
     let mut pause = Duration::from_secs(1);
     loop {
-        let mut summary = Summary::new(plan);
-        match session::attempt(plan, plan.want.locks(), &mut signals, &mut summary).await {
-            Ok(done) if done.outcome == Outcome::Lost => {
-                let told = Told { want: &plan.want, voice: Voice::new(&plan.want.talking) };
+        let mut summary = RunSummary::new(plan);
+        match session::attempt(plan, plan.spec.locks(), &mut signals, &mut summary).await {
+            Ok(done) if done.outcome == RunOutcome::Lost => {
+                let told = ProgressEvents {
+                    spec: &plan.spec,
+                    style: ProgressStyle::new(&plan.spec.talking),
+                };
                 told.note("standing", "leadership is gone; standing again", serde_json::json!({}));
                 pause = Duration::from_secs(1);
             }
             Ok(done) => return Ok(done.code),
-            Err(Refused::Failed(failure)) if failure.code() == exit::UNREACHABLE => {
+            Err(NotAcquired::Failed(failure)) if failure.code() == exit::UNREACHABLE => {
                 out::complain(failure.message().unwrap_or("the backend is out of reach"));
                 tokio::select! {
                     signal = signals.stop() => {
-                        return Err(Refused::Interrupted(signal).into_failure());
+                        return Err(NotAcquired::Interrupted(signal).into_failure());
                     }
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(ELECT_PAUSE_MAX),
                 }
             }
             Err(refused) => return Err(refused.into_failure()),

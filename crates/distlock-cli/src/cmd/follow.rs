@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use distlock::{Entry, EntryId, Error, Locks, Mode, News, Printable, Since, What};
+use distlock::{
+    EntryId, Error, FeedItem, JournalEntry, Locks, Mode, NoteEvent, Printable, StartAt,
+};
 use futures_util::StreamExt;
 
-use crate::cmd::watch::Args;
+use crate::cmd::watch::WatchArgs;
 use crate::exit::Failure;
 use crate::signals::Signals;
 use crate::{cmd, out, span, view};
 
 /// Prints events until it is interrupted.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &WatchArgs) -> Result<u8, Failure> {
     let since = match args.after.as_deref() {
-        None => Since::Now,
-        Some("start") => Since::Start,
-        Some(id) => Since::After(EntryId::new(id).map_err(Error::from)?),
+        None => StartAt::Now,
+        Some("start") => StartAt::Start,
+        Some(id) => StartAt::After(EntryId::new(id).map_err(Error::from)?),
     };
     cmd::block_on(async {
         let mut signals = Signals::listen()?;
@@ -28,20 +30,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 news = feed.next() => news,
             };
             match news {
-                Some(News::Entry(entry)) => {
+                Some(FeedItem::Entry(entry)) => {
                     reachable = true;
                     if entry.note.key.as_str().starts_with(&args.prefix) {
                         out::print(if args.json { json(&entry) } else { line(&entry) });
                     }
                 }
-                Some(News::Missed) => out::say("some events are missing here"),
-                Some(News::Unreachable(fault)) if fault.is_transient() => {
+                Some(FeedItem::Missed) => out::say("some events are missing here"),
+                Some(FeedItem::Unreachable(fault)) if fault.is_transient() => {
                     if std::mem::replace(&mut reachable, false) {
                         let failure = Failure::from(Error::Backend(fault));
                         out::complain(failure.message().unwrap_or_default());
                     }
                 }
-                Some(News::Unreachable(fault)) => return Err(Error::Backend(fault).into()),
+                Some(FeedItem::Unreachable(fault)) => return Err(Error::Backend(fault).into()),
                 Some(_) => {}
                 None => return Ok(0),
             }
@@ -49,27 +51,27 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     })
 }
 
-fn json(entry: &Entry) -> String {
+fn json(entry: &JournalEntry) -> String {
     serde_json::json!(entry).to_string()
 }
 
 /// An event on one line: when, which key, what, who, and what belongs to that.
-fn line(entry: &Entry) -> String {
+fn line(entry: &JournalEntry) -> String {
     let note = &entry.note;
     let reason = view::for_what(note.reason.as_ref());
     let mut more = match &note.what {
-        What::Queued { ahead: 0 } => "next in line".to_owned(),
-        What::Queued { ahead } => format!("{ahead} ahead"),
-        What::GaveUp { waited, why } => format!("waited {}, {why}", span::show(*waited)),
-        What::Granted { waited } if *waited < Duration::from_millis(1) => String::new(),
-        What::Granted { waited } => format!("waited {}", span::show(*waited)),
-        What::AtRisk { remaining } => format!("{} of the lease left", span::show(*remaining)),
-        What::Released { held } => held_for(*held),
-        What::Lost { held: None, why } => why.to_string(),
-        What::Lost { held, why } => format!("{}, {why}", held_for(*held)),
-        What::Broken { by, why: Some(why) } => format!("by {by}: {why}"),
-        What::Broken { by, why: None } => format!("by {by}"),
-        What::Action { by, what } => format!("{what} by {by}"),
+        NoteEvent::Queued { ahead: 0 } => "next in line".to_owned(),
+        NoteEvent::Queued { ahead } => format!("{ahead} ahead"),
+        NoteEvent::GaveUp { waited, why } => format!("waited {}, {why}", span::show(*waited)),
+        NoteEvent::Granted { waited } if *waited < Duration::from_millis(1) => String::new(),
+        NoteEvent::Granted { waited } => format!("waited {}", span::show(*waited)),
+        NoteEvent::AtRisk { remaining } => format!("{} of the lease left", span::show(*remaining)),
+        NoteEvent::Released { held } => held_for(*held),
+        NoteEvent::Lost { held: None, why } => why.to_string(),
+        NoteEvent::Lost { held, why } => format!("{}, {why}", held_for(*held)),
+        NoteEvent::Broken { by, why: Some(why) } => format!("by {by}: {why}"),
+        NoteEvent::Broken { by, why: None } => format!("by {by}"),
+        NoteEvent::Action { by, what } => format!("{what} by {by}"),
         _ => String::new(),
     };
     if note.mode != Mode::Exclusive {
@@ -109,10 +111,10 @@ mod tests {
             reason: Some(label("release 1.9")),
             mode: Mode::Exclusive,
             fence: Some(7),
-            visit: None,
-            what: What::Lost { held: Some(Duration::from_secs(92)), why: label("expired") },
+            acquisition: None,
+            what: NoteEvent::Lost { held: Some(Duration::from_secs(92)), why: label("expired") },
         };
-        let entry = Entry { id: EntryId::new("1").unwrap(), at_ms: 1_794_808_478_716, note };
+        let entry = JournalEntry { id: EntryId::new("1").unwrap(), at_ms: 1_794_808_478_716, note };
         let expected = "05:54:38Z  deploy\\n/prod  lost      ci-7 (release 1.9)  held 1m32s, \
                         expired  fence 7";
         assert_eq!(line(&entry), expected);

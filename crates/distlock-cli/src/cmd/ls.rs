@@ -4,18 +4,18 @@ use std::io::{IsTerminal, stdout};
 
 use distlock::{Error, Locks, Snapshot};
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::Failure;
 use crate::{cmd, out, view};
 
 /// How many keys are shown at most.
-pub(crate) const SHOWN_MAX: usize = 10_000;
+pub(crate) const KEYS_SHOWN_MAX: usize = 10_000;
 
 /// What `ls` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LsArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
 
     /// Print JSON, one object per key and line
     #[arg(long)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 /// Prints a table of the keys.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &LsArgs) -> Result<u8, Failure> {
     let locks = cmd::block_on(async {
         Ok(all(&Locks::connect(&args.store.backend)?, &args.prefix).await?)
     })?;
@@ -50,7 +50,7 @@ pub(crate) async fn all(locks: &Locks, prefix: &str) -> Result<Vec<Snapshot>, Er
         let page = locks.list(prefix, cursor.as_ref()).await?;
         found.extend(page.locks);
         cursor = page.next;
-        if cursor.is_none() || found.len() >= SHOWN_MAX {
+        if cursor.is_none() || found.len() >= KEYS_SHOWN_MAX {
             break;
         }
     }

@@ -11,14 +11,14 @@ use crate::out;
 
 /// What `man` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ManArgs {
     /// Write a page for each command into this folder, instead of the first page to stdout
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 }
 
 /// Writes the manual.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &ManArgs) -> Result<u8, Failure> {
     if let Some(folder) = &args.out {
         let written = clap_mangen::generate_to(Cli::command(), folder);
         return written.map(|()| 0).map_err(|error| {

@@ -1,23 +1,23 @@
 //! `distlock release`: give a lease of one's own back.
 
-use distlock::End;
+use distlock::HoldEnd;
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::{Failure, LOST};
 use crate::token::Which;
 use crate::{cmd, journal};
 
 /// What `release` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReleaseArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) which: Which,
 }
 
 /// Releases a lease; exit code 79 if it had been lost before.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &ReleaseArgs) -> Result<u8, Failure> {
     let lease = args.which.lease()?;
     let end = cmd::block_on(async {
         let locks = journal::connect(&args.store.backend)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         Ok(end)
     })?;
     match end {
-        End::Lost(_) => {
+        HoldEnd::Lost(_) => {
             let message = format!("{:?} was lost before it was released", lease.key());
             Err(Failure::new(LOST, message))
         }

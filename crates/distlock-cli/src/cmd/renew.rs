@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{Error, Holder, Lease, Locks};
 use serde_json::json;
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::Failure;
 use crate::report::millis;
 use crate::token::Which;
@@ -13,9 +13,9 @@ use crate::{cmd, journal, out, span};
 
 /// What `renew` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RenewArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) which: Which,
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 /// Extends a lease. One that is over is not brought back: exit code 79.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &RenewArgs) -> Result<u8, Failure> {
     let mut lease = args.which.lease()?;
     let remaining = cmd::block_on(async {
         let locks = journal::connect(&args.store.backend)?;

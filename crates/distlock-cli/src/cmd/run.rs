@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::args::{self, Asking, Leasing, Store, Talking};
+use crate::args::{self, LeaseArgs, ProgressArgs, StoreArgs, WaitArgs};
 use crate::exit::Failure;
-use crate::plan::Plan;
+use crate::plan::RunPlan;
 use crate::{cmd, held, launch, session, span};
 
 /// What `run` takes. Everything after the first word of CMD belongs to CMD.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) asking: WaitArgs,
     #[command(flatten)]
-    pub(crate) leasing: Leasing,
+    pub(crate) leasing: LeaseArgs,
     #[command(flatten)]
-    pub(crate) guarding: Guarding,
+    pub(crate) guarding: GuardArgs,
     #[command(flatten)]
-    pub(crate) talking: Talking,
+    pub(crate) talking: ProgressArgs,
 
     /// Keep the key so long even if CMD was quicker; distlock itself returns at once [default: 0]
     #[arg(long, value_name = "DUR", value_parser = span::parse)]
@@ -55,12 +55,12 @@ pub(crate) struct Args {
     pub(crate) preset: Option<Preset>,
 
     #[command(flatten)]
-    pub(crate) work: Work,
+    pub(crate) work: CommandArgs,
 }
 
 /// The key and the command that runs under it.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Work {
+pub(crate) struct CommandArgs {
     /// The name of what must not be done twice at once, such as deploy/prod
     pub(crate) key: String,
 
@@ -69,7 +69,7 @@ pub(crate) struct Work {
     pub(crate) command: Vec<OsString>,
 }
 
-impl Work {
+impl CommandArgs {
     /// Refuses a command whose first word was taken for the key.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let words: Vec<_> = env::args_os().skip(1).collect();
@@ -82,7 +82,7 @@ impl Work {
 
 /// How the command is stopped.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Guarding {
+pub(crate) struct GuardArgs {
     /// What to do with CMD if the lease is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
@@ -120,12 +120,12 @@ pub(crate) enum Preset {
 }
 
 /// Holds the key while the command runs; its exit code is ours.
-pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     args.work.check()?;
-    let plan = Plan::for_run(args)?;
+    let plan = RunPlan::for_run(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;
-    let locks = plan.want.locks();
+    let locks = plan.spec.locks();
     if let (Ok(locks), true) = (&locks, plan.jitter.is_zero()) {
         // The store is opened while we get ready ourselves.
         locks.warm_up();

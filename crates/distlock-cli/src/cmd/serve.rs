@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use distlock::{Locks, Printable};
-use distlock_server::{Config, Error, Listen, Reloader, Server, Tls, Tokens};
+use distlock_server::{Listen, Reloader, Server, ServerConfig, ServerError, ServerTls, Tokens};
 use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::{self, Failure};
 use crate::{log, open_files, out, signals, span};
 
@@ -17,9 +17,9 @@ const RELOAD_MAX: Duration = Duration::from_secs(10);
 
 /// What `serve` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
 
     /// Where to listen: an address, or unix:PATH for a socket of this user's. Any address but
     /// loopback needs a token file
@@ -96,7 +96,7 @@ struct Files {
 }
 
 impl Files {
-    fn tokens(&self) -> Result<Option<Tokens>, Error> {
+    fn tokens(&self) -> Result<Option<Tokens>, ServerError> {
         let Some(file) = &self.token_file else { return Ok(None) };
         let tokens = Tokens::read(file)?;
         for name in tokens.expired(SystemTime::now()) {
@@ -105,14 +105,14 @@ impl Files {
         Ok(Some(tokens))
     }
 
-    fn tls(&self) -> Result<Option<Tls>, Error> {
+    fn tls(&self) -> Result<Option<ServerTls>, ServerError> {
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
-        Tls::read(cert, key, self.client_ca.as_deref()).map(Some)
+        ServerTls::read(cert, key, self.client_ca.as_deref()).map(Some)
     }
 }
 
 /// Serves until TERM or INT.
-pub(crate) fn run(args: Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     log::to_stderr(args.verbose);
     open_files::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -125,10 +125,10 @@ pub(crate) fn run(args: Args) -> Result<u8, Failure> {
     served.map(|()| 0)
 }
 
-async fn serve(args: Args) -> Result<(), Failure> {
+async fn serve(args: ServeArgs) -> Result<(), Failure> {
     let backend = &args.store.backend;
     let locks = Locks::connect(backend)?;
-    let mut config = Config::new(args.listen);
+    let mut config = ServerConfig::new(args.listen);
     config.tokens = args.files.tokens().map_err(refuse)?.unwrap_or_default();
     config.tls = args.files.tls().map_err(refuse)?;
     warn_of_plain_text(&config);
@@ -181,9 +181,9 @@ async fn serve(args: Args) -> Result<(), Failure> {
 
 /// The service has ended as it should, even if the store did not take back every lock: there is
 /// nothing left that this process could do, and the locks end with their leases.
-fn stopped(ended: Result<(), Error>) -> Result<(), Failure> {
+fn stopped(ended: Result<(), ServerError>) -> Result<(), Failure> {
     match ended {
-        Err(Error::Locks(error)) => {
+        Err(ServerError::Locks(error)) => {
             let error = error.to_string();
             out::say(format_args!("WARNING: {}; locks end with their leases", Printable(&error)));
             Ok(())
@@ -215,7 +215,7 @@ async fn reload(files: &Files, reloader: &Reloader) {
             }
         }
         Err(error) => {
-            let error: Error = error;
+            let error: ServerError = error;
             let error = error.to_string();
             out::say(format_args!("WARNING: unchanged: could not {}", Printable(&error)));
         }
@@ -223,7 +223,7 @@ async fn reload(files: &Files, reloader: &Reloader) {
 }
 
 /// Tokens that cross a network without TLS can be read on the way.
-fn warn_of_plain_text(config: &Config) {
+fn warn_of_plain_text(config: &ServerConfig) {
     let Listen::Tcp(address) = &config.listen else { return };
     if config.tls.is_none() && !config.behind_proxy && !address.ip().is_loopback() {
         out::say("WARNING: tokens travel unencrypted: use --tls-cert, or a proxy (--behind-proxy)");
@@ -247,16 +247,16 @@ fn terraform_state() -> Option<PathBuf> {
     Some(state.join("distlock/terraform.sqlite"))
 }
 
-fn refuse(error: Error) -> Failure {
+fn refuse(error: ServerError) -> Failure {
     match error {
-        Error::Locks(error) => error.into(),
+        ServerError::Locks(error) => error.into(),
         error => Failure::new(code_of(&error), format!("could not {error}")),
     }
 }
 
-fn code_of(error: &Error) -> u8 {
+fn code_of(error: &ServerError) -> u8 {
     match error {
-        Error::TokenFile { source, .. } | Error::Tls { source, .. }
+        ServerError::TokenFile { source, .. } | ServerError::Tls { source, .. }
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
             exit::NOT_AUTHORISED

@@ -1,14 +1,14 @@
 //! `distlock status`: who holds a key, and who waits for it.
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::exit::{Failure, NOT_ACQUIRED};
 use crate::{cmd, out, view};
 
 /// What `status` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct StatusArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// Prints what is known about a key.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     let seen = cmd::block_on(async {
         Ok(distlock::Locks::connect(&args.store.backend)?.inspect(&args.key).await?)
     })?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use distlock::{Locks, Snapshot};
 
-use crate::args::Store;
+use crate::args::StoreArgs;
 use crate::cmd::{follow, ls};
 use crate::exit::Failure;
 use crate::signals::Signals;
@@ -13,9 +13,9 @@ use crate::{cmd, out, place, span, view};
 
 /// What `watch` takes.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct WatchArgs {
     #[command(flatten)]
-    pub(crate) store: Store,
+    pub(crate) store: StoreArgs,
 
     /// How often to look
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "1s")]
@@ -42,13 +42,13 @@ pub(crate) struct Args {
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// How long a look may take before it counts as failed.
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const WATCH_CALL_MAX: Duration = Duration::from_secs(5);
 
 const HIDE: &str = "\x1b[?1049h\x1b[?25l";
 const SHOW: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Shows the table until it is interrupted.
-pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+pub(crate) fn run(args: &WatchArgs) -> Result<u8, Failure> {
     if args.events {
         return follow::run(args);
     }
@@ -85,7 +85,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn new(args: &Args) -> Self {
+    fn new(args: &WatchArgs) -> Self {
         let redraws = stdout().is_terminal() && !args.json;
         if redraws {
             let _ = stdout().write_all(HIDE.as_bytes());
@@ -93,8 +93,8 @@ impl Screen {
         Self { rows: Vec::new(), trouble: None, has_seen: false, redraws }
     }
 
-    async fn look(&mut self, locks: &Locks, args: &Args) {
-        let seen = tokio::time::timeout(LOOK_MAX, ls::all(locks, &args.prefix)).await;
+    async fn look(&mut self, locks: &Locks, args: &WatchArgs) {
+        let seen = tokio::time::timeout(WATCH_CALL_MAX, ls::all(locks, &args.prefix)).await;
         let trouble = match seen {
             Ok(Ok(rows)) => {
                 self.rows = rows;
@@ -113,7 +113,7 @@ impl Screen {
     }
 
     /// False if nobody reads any more.
-    fn show(&self, args: &Args) -> bool {
+    fn show(&self, args: &WatchArgs) -> bool {
         if args.json {
             let lines: String =
                 self.rows.iter().map(|seen| format!("{}\n", view::json(seen))).collect();
@@ -142,7 +142,7 @@ impl Screen {
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
     }
 
-    fn head(&self, args: &Args) -> String {
+    fn head(&self, args: &WatchArgs) -> String {
         if let Some((trouble, since)) = &self.trouble {
             let since = span::show_seconds(since.elapsed());
             let state = if self.has_seen { "old" } else { "nothing is known" };

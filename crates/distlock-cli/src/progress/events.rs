@@ -4,8 +4,8 @@ use std::io::{Write, stderr};
 
 use serde_json::{Value, json};
 
-use super::Voice;
-use crate::want::Want;
+use super::ProgressStyle;
+use crate::lock_spec::LockSpec;
 
 /// Writes an event with its members.
 pub(crate) fn event(name: &str, members: &Value) {
@@ -20,26 +20,26 @@ pub(crate) fn event(name: &str, members: &Value) {
 
 /// What happens to a lock, told in the voice that was chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
-    pub(crate) want: &'a Want,
-    pub(crate) voice: Voice,
+pub(crate) struct ProgressEvents<'a> {
+    pub(crate) spec: &'a LockSpec,
+    pub(crate) style: ProgressStyle,
 }
 
-impl Told<'_> {
+impl ProgressEvents<'_> {
     /// Tells of something that only the curious want to know.
     pub(crate) fn note(&self, name: &str, words: &str, mut members: Value) {
-        if self.voice == Voice::Json {
-            members["key"] = json!(self.want.key.as_str());
+        if self.style == ProgressStyle::Json {
+            members["key"] = json!(self.spec.key.as_str());
             event(name, &members);
-        } else if self.want.talking.verbose {
+        } else if self.spec.talking.verbose {
             crate::out::say(words);
         }
     }
 
     /// Tells of something that everybody must know.
     pub(crate) fn banner(&self, name: &str, words: &str, mut members: Value) {
-        if self.voice == Voice::Json {
-            members["key"] = json!(self.want.key.as_str());
+        if self.style == ProgressStyle::Json {
+            members["key"] = json!(self.spec.key.as_str());
             members["message"] = json!(words);
             event(name, &members);
         } else {

@@ -1,6 +1,6 @@
 //! The words of the waiting line: for a terminal, and for a log.
 
-use super::look::Look;
+use super::wait_view::WaitView;
 use crate::span;
 use crate::view::{for_what, printable};
 
@@ -24,7 +24,7 @@ fn part(text: impl Into<String>, style: &'static str, rank: u8) -> Part {
 }
 
 /// The line for a terminal of so many columns.
-pub(super) fn redrawn(look: &Look, frame: usize, columns: usize, colours: bool) -> String {
+pub(super) fn redrawn(look: &WaitView, frame: usize, columns: usize, colours: bool) -> String {
     let mut parts =
         vec![part(SPINNER[frame % SPINNER.len()], YELLOW, 0), part(printable(&look.key), BOLD, 1)];
     match (&look.seen, look.holder()) {
@@ -88,7 +88,7 @@ fn fit(mut parts: Vec<Part>, columns: usize, colours: bool) -> String {
 }
 
 /// The line for a log.
-pub(super) fn plain(look: &Look) -> String {
+pub(super) fn plain(look: &WaitView) -> String {
     let mut line = format!("waiting for {}: ", printable(&look.key));
     match (&look.seen, look.holder()) {
         (Err(error), _) => line.push_str(&printable(error)),
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    fn look() -> Look {
+    fn look() -> WaitView {
         let key = Key::new("deploy/prod").unwrap();
         let holder = Holder {
             owner: Label::new("owner", "deploy@ci-7").unwrap(),
@@ -145,7 +145,7 @@ mod tests {
         snapshot.holders = vec![holder];
         snapshot.holders_total = 1;
         snapshot.waiters_total = 4;
-        Look {
+        WaitView {
             key: "deploy/prod".into(),
             seen: Ok(snapshot),
             ahead: Some(1),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_guess_stands_where_the_lease_would() {
-        let look = Look { left: Some(Duration::from_secs(100)), ..look() };
+        let look = WaitView { left: Some(Duration::from_secs(100)), ..look() };
         assert_eq!(
             redrawn(&look, 2, 120, false),
             "⠹ deploy/prod held 3m12s by deploy@ci-7 (release 1.9)  you are 2nd of 4  about 1m40s \

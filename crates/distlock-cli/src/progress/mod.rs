@@ -2,8 +2,8 @@
 
 mod events;
 mod line;
-mod look;
-mod usual;
+mod usual_holds;
+mod wait_view;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use distlock::{Event, Locks};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-pub(crate) use self::events::{Told, event};
-use self::look::Look;
-use self::usual::Usual;
-use crate::args::{Progress, Talking};
+pub(crate) use self::events::{ProgressEvents, event};
+use self::usual_holds::UsualHolds;
+use self::wait_view::WaitView;
+use crate::args::{Progress, ProgressArgs};
+use crate::lock_spec::{LockKind, LockSpec};
 use crate::place;
-use crate::want::{Kind, Want};
 
 /// On a terminal nothing is drawn before this: most locks are free, and a flash disturbs.
 const QUIET_FIRST: Duration = Duration::from_millis(400);
@@ -28,10 +28,10 @@ const QUIET_FIRST: Duration = Duration::from_millis(400);
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// How often the store is asked who holds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const HOLDER_POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// How long an answer may take before the line goes on without it.
-const LOOK_MAX: Duration = Duration::from_millis(900);
+const HOLDER_POLL_MAX: Duration = Duration::from_millis(900);
 
 /// When plain lines are written; then every five minutes.
 const PLAIN_AT: [u64; 6] = [0, 10, 30, 60, 120, 300];
@@ -41,7 +41,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// How to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voice {
+pub(crate) enum ProgressStyle {
     /// One line, redrawn.
     Redrawn,
     /// A line now and then.
@@ -52,9 +52,9 @@ pub(crate) enum Voice {
     Silent,
 }
 
-impl Voice {
+impl ProgressStyle {
     /// The voice for these flags and this terminal.
-    pub(crate) fn new(talking: &Talking) -> Self {
+    pub(crate) fn new(talking: &ProgressArgs) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         match talking.progress {
             Progress::Json => Self::Json,
@@ -68,10 +68,10 @@ impl Voice {
 
 /// Tells about a wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
-    want: &'a Want,
+pub(crate) struct WaitProgress<'a> {
+    spec: &'a LockSpec,
     locks: &'a Locks,
-    voice: Voice,
+    style: ProgressStyle,
     /// How many wait ahead, as far as is known.
     ahead: Arc<AtomicU64>,
     /// The store has said that we wait.
@@ -82,10 +82,10 @@ pub(crate) struct Waiting<'a> {
     drawn: bool,
 }
 
-impl<'a> Waiting<'a> {
-    pub(crate) fn new(want: &'a Want, locks: &'a Locks, voice: Voice) -> Self {
+impl<'a> WaitProgress<'a> {
+    pub(crate) fn new(spec: &'a LockSpec, locks: &'a Locks, style: ProgressStyle) -> Self {
         let (ahead, queued) = (Arc::new(AtomicU64::new(UNKNOWN)), Arc::new(Notify::new()));
-        if voice != Voice::Silent {
+        if style != ProgressStyle::Silent {
             let heard = (Arc::clone(&ahead), Arc::clone(&queued));
             locks.on_event(move |event| {
                 if let Event::Waiting { ahead, .. } = event {
@@ -94,8 +94,8 @@ impl<'a> Waiting<'a> {
                 }
             });
         }
-        let store = place::name(&want.url);
-        Self { want, locks, voice, ahead, queued, store, drawn: false }
+        let store = place::name(&spec.url);
+        Self { spec, locks, style, ahead, queued, store, drawn: false }
     }
 
     /// Tells, for as long as it is polled.
@@ -104,10 +104,10 @@ impl<'a> Waiting<'a> {
     ///
     /// Dropping the future stops the telling; dropping the value clears the line.
     pub(crate) async fn tell(&mut self) {
-        match self.voice {
-            Voice::Silent => std::future::pending().await,
-            Voice::Redrawn => self.redraw().await,
-            Voice::Plain | Voice::Json => self.remark().await,
+        match self.style {
+            ProgressStyle::Silent => std::future::pending().await,
+            ProgressStyle::Redrawn => self.redraw().await,
+            ProgressStyle::Plain | ProgressStyle::Json => self.remark().await,
         }
     }
 
@@ -118,7 +118,7 @@ impl<'a> Waiting<'a> {
         loop {
             let looked = Instant::now();
             let look = self.look(started, &usual).await;
-            while looked.elapsed() < LOOK_EVERY {
+            while looked.elapsed() < HOLDER_POLL_EVERY {
                 let look = look.after(looked.elapsed());
                 self.draw(&line::redrawn(&look, spin(started), columns(), colours()));
                 sleep(REDRAW_EVERY).await;
@@ -135,28 +135,28 @@ impl<'a> Waiting<'a> {
         for at in moments() {
             sleep((started + at).saturating_duration_since(Instant::now())).await;
             let look = self.look(started, &usual).await;
-            match self.voice {
-                Voice::Json => event("waiting", &look.event()),
+            match self.style {
+                ProgressStyle::Json => event("waiting", &look.event()),
                 _ => crate::out::say(line::plain(&look)),
             }
         }
     }
 
     /// How long the key is usually held; nothing is known where no journal is kept.
-    async fn usual(&self) -> Usual {
-        if self.want.kind != Kind::Exclusive || self.voice == Voice::Plain {
-            return Usual::default();
+    async fn usual(&self) -> UsualHolds {
+        if self.spec.kind != LockKind::Exclusive || self.style == ProgressStyle::Plain {
+            return UsualHolds::default();
         }
-        let past = self.locks.history(&self.want.key, usual::VISITS_MAX);
-        match timeout(LOOK_MAX, past).await {
-            Ok(Ok(visits)) => Usual::of(&visits),
-            _ => Usual::default(),
+        let past = self.locks.history(&self.spec.key, usual_holds::RECENT_HOLDS_MAX);
+        match timeout(HOLDER_POLL_MAX, past).await {
+            Ok(Ok(visits)) => UsualHolds::of(&visits),
+            _ => UsualHolds::default(),
         }
     }
 
     /// Who holds, who waits, and where we are among them.
-    async fn look(&self, started: Instant, usual: &Usual) -> Look {
-        let seen = match timeout(LOOK_MAX, self.locks.inspect(&self.want.key)).await {
+    async fn look(&self, started: Instant, usual: &UsualHolds) -> WaitView {
+        let seen = match timeout(HOLDER_POLL_MAX, self.locks.inspect(&self.spec.key)).await {
             Ok(Ok(snapshot)) => Ok(snapshot),
             Ok(Err(error)) => Err(format!("{}: {error}; trying again", self.store)),
             Err(_) => Err(format!("{} does not answer; trying again", self.store)),
@@ -166,13 +166,13 @@ impl<'a> Waiting<'a> {
         let left = holder.zip(ahead).and_then(|(holder, ahead)| {
             holder.exclusive.then(|| usual.left(holder.held_for, ahead)).flatten()
         });
-        Look {
-            key: self.want.key.to_string(),
+        WaitView {
+            key: self.spec.key.to_string(),
             seen,
             ahead,
             left,
             waited: started.elapsed(),
-            max_wait: self.want.max_wait,
+            max_wait: self.spec.max_wait,
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitProgress<'_> {
     fn drop(&mut self) {
         if self.drawn {
             let _ = stderr().write_all(b"\r\x1b[K");

@@ -1,7 +1,7 @@
 //! Who may enter: the rule itself, and letting in those it allows.
 
-use super::holders::Held;
-use super::record::{Notice, Now, Record};
+use super::holders::HeldClaim;
+use super::record::{AddressedPush, Now, Record};
 use crate::{Ask, Moment, Push, Ticket};
 
 impl Record {
@@ -17,15 +17,15 @@ impl Record {
     }
 
     /// Drops whoever is past its time, then lets in whoever can enter now.
-    pub(super) fn settle(&mut self, now: Now, notices: &mut Vec<Notice>) {
+    pub(super) fn settle(&mut self, now: Now, notices: &mut Vec<AddressedPush>) {
         self.holders.purge(now.at);
         self.queue.purge(now.at);
-        self.purge_graves(now.at);
+        self.purge_tombstones(now.at);
         self.admit(now, notices);
     }
 
     /// Lets in the first in line as long as there is room.
-    pub(super) fn admit(&mut self, now: Now, notices: &mut Vec<Notice>) {
+    pub(super) fn admit(&mut self, now: Now, notices: &mut Vec<AddressedPush>) {
         let order = self.order().unwrap_or_default();
         while let Some(ticket) = self.queue.first(order)
             && self.queue.get(ticket).is_some_and(|place| self.fits(&place.ask))
@@ -47,15 +47,15 @@ impl Record {
     }
 
     /// Moves a waiter to the holders. Its lease is what is left of its place.
-    fn enter(&mut self, ticket: Ticket, fence: u64, now: Moment, notices: &mut Vec<Notice>) {
+    fn enter(&mut self, ticket: Ticket, fence: u64, now: Moment, notices: &mut Vec<AddressedPush>) {
         let Some((place, until)) = self.queue.remove(ticket) else { return };
         let id = place.ask.claim.id;
         // What is left of its place, and never longer than it asked to hold.
         let until = until.min(now.after(place.ask.ttl));
-        let held = Held::new(&place.ask, place.client, fence, now, until);
+        let held = HeldClaim::new(&place.ask, place.client, fence, now, until);
         // Shared holders agree on one order: that of the first of them.
         let order = self.holders.order().unwrap_or(held.order);
-        self.holders.insert(id, Held { order, attempts: place.attempts, ..held });
-        notices.push(Notice { to: place.client, push: Push::Granted { id, ticket, fence } });
+        self.holders.insert(id, HeldClaim { order, attempts: place.attempts, ..held });
+        notices.push(AddressedPush { to: place.client, push: Push::Granted { id, ticket, fence } });
     }
 }

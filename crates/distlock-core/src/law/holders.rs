@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::attempts::Attempts;
-use super::parts::Crowd;
+use super::parts::OmittedSharers;
 use crate::{Ask, ClaimId, ClientId, Holder, Label, Moment, Order, ReentryId};
 
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldClaim {
     /// The client that asked for it.
     pub client: ClientId,
     /// The owner's label.
@@ -38,7 +38,7 @@ pub struct Held {
     pub attempts: Attempts,
 }
 
-impl Held {
+impl HeldClaim {
     pub(super) fn new(
         ask: &Ask,
         client: ClientId,
@@ -90,13 +90,13 @@ impl Held {
 /// All holders of a key, indexed by what the law asks about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
-    pub(super) by_id: BTreeMap<ClaimId, Held>,
+    pub(super) by_id: BTreeMap<ClaimId, HeldClaim>,
     by_end: BTreeSet<(Moment, ClaimId)>,
     by_reentry: BTreeMap<ReentryId, BTreeSet<ClaimId>>,
     weight: u64,
     exclusive: usize,
     /// Sharers that are not part of this excerpt.
-    rest: Crowd,
+    rest: OmittedSharers,
 }
 
 impl Holders {
@@ -104,7 +104,7 @@ impl Holders {
         self.by_id.is_empty() && self.rest.count == 0
     }
 
-    pub(super) fn leave_out(&mut self, rest: Crowd) {
+    pub(super) fn leave_out(&mut self, rest: OmittedSharers) {
         self.rest = rest;
     }
 
@@ -119,7 +119,7 @@ impl Holders {
 
     /// The order that the shared holders agree on; none if no holder shares.
     pub(super) fn order(&self) -> Option<Order> {
-        self.by_id.values().next().and_then(Held::shared_order)
+        self.by_id.values().next().and_then(HeldClaim::shared_order)
     }
 
     /// The group of the shared holders; they all agree on it.
@@ -127,11 +127,11 @@ impl Holders {
         self.by_id.values().next().and_then(|held| held.group.as_ref())
     }
 
-    pub(super) fn get(&self, id: &ClaimId) -> Option<&Held> {
+    pub(super) fn get(&self, id: &ClaimId) -> Option<&HeldClaim> {
         self.by_id.get(id)
     }
 
-    pub(super) fn insert(&mut self, id: ClaimId, held: Held) {
+    pub(super) fn insert(&mut self, id: ClaimId, held: HeldClaim) {
         self.weight += u64::from(held.weight);
         self.exclusive += usize::from(held.is_exclusive());
         self.by_end.insert((held.until, id));
@@ -141,7 +141,7 @@ impl Holders {
         self.by_id.insert(id, held);
     }
 
-    pub(super) fn remove(&mut self, id: &ClaimId) -> Option<Held> {
+    pub(super) fn remove(&mut self, id: &ClaimId) -> Option<HeldClaim> {
         let held = self.by_id.remove(id)?;
         self.weight -= u64::from(held.weight);
         self.exclusive -= usize::from(held.is_exclusive());
@@ -158,7 +158,7 @@ impl Holders {
     }
 
     /// Changes one holder, keeping the indexes in step.
-    pub(super) fn change(&mut self, id: &ClaimId, change: impl FnOnce(&mut Held)) {
+    pub(super) fn change(&mut self, id: &ClaimId, change: impl FnOnce(&mut HeldClaim)) {
         if let Some(mut held) = self.remove(id) {
             change(&mut held);
             self.insert(*id, held);
@@ -216,12 +216,12 @@ impl Holders {
     }
 
     /// The holders, the one whose lease ends last first.
-    pub(super) fn latest_first(&self) -> impl Iterator<Item = (&ClaimId, &Held)> {
+    pub(super) fn latest_first(&self) -> impl Iterator<Item = (&ClaimId, &HeldClaim)> {
         self.by_end.iter().rev().filter_map(|(_, id)| self.by_id.get_key_value(id))
     }
 
     /// Those among them whose lease has not ended, purged or not.
-    pub(super) fn live(&self, now: Moment) -> impl Iterator<Item = &Held> {
+    pub(super) fn live(&self, now: Moment) -> impl Iterator<Item = &HeldClaim> {
         self.latest_first().map(|(_, held)| held).take_while(move |held| held.until > now)
     }
 

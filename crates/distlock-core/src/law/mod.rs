@@ -2,8 +2,8 @@
 //!
 //! A [`Record`] is all that a store knows of one key. Three verbs change it, [`Record::acquire`],
 //! [`Record::renew`] and [`Record::release`]; each takes the present as an argument and answers
-//! with the outcome and the [`Notice`]s to push. A backend stores records and carries messages; it
-//! decides nothing.
+//! with the outcome and the [`AddressedPush`]s to push. A backend stores records and carries
+//! messages; it decides nothing.
 //!
 //! # The rules
 //!
@@ -36,13 +36,13 @@
 mod admission;
 mod attempts;
 mod holders;
-mod line;
 mod parts;
 mod queue;
+mod ranked_queue;
 mod record;
 
 pub use attempts::Attempts;
-pub use holders::Held;
-pub use parts::{Changes, Crowd, Parts, Rest};
-pub use queue::Place;
-pub use record::{Notice, Now, Record};
+pub use holders::HeldClaim;
+pub use parts::{Changes, OmittedRows, OmittedSharers, Parts};
+pub use queue::WaitingClaim;
+pub use record::{AddressedPush, Now, Record};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::holders::Held;
-use super::queue::Place;
+use super::holders::HeldClaim;
+use super::queue::WaitingClaim;
 use super::record::Record;
 use crate::{ClaimId, ClientId, Moment, Ticket};
 
@@ -19,32 +19,32 @@ use crate::{ClaimId, ClientId, Moment, Ticket};
 /// - the heartbeats of all clients that appear, and of the one that calls;
 /// - the graves of the claim and of the attempt, if they have any.
 ///
-/// [`Rest`] and [`Crowd`] say what was left out. If a verb lets in all of the first few, the
-/// excerpt was too short ([`Record::knows_its_head`]): the verb has to be decided again on the
-/// whole record.
+/// [`OmittedRows`] and [`OmittedSharers`] say what was left out. If a verb lets in all of the first
+/// few, the excerpt was too short ([`Record::knows_its_head`]): the verb has to be decided again on
+/// the whole record.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// The last fence or ticket.
     pub counter: u64,
     /// Those who hold.
-    pub holders: BTreeMap<ClaimId, Held>,
+    pub holders: BTreeMap<ClaimId, HeldClaim>,
     /// The sharers that were left out.
-    pub crowd: Crowd,
+    pub crowd: OmittedSharers,
     /// Those who wait, in any sequence.
-    pub places: BTreeMap<Ticket, Place>,
+    pub places: BTreeMap<Ticket, WaitingClaim>,
     /// Until when each waiting client lives, and whether it has places that were left out.
     pub clients: Vec<(ClientId, Moment, bool)>,
     /// Claims that cannot hold any more, and until when.
-    pub graves: Vec<(ClaimId, Moment)>,
+    pub tombstones: Vec<(ClaimId, Moment)>,
     /// What was left out of the line of exclusive places.
-    pub exclusive: Rest,
+    pub exclusive: OmittedRows,
     /// What was left out of the line of shared places.
-    pub shared: Rest,
+    pub shared: OmittedRows,
 }
 
 /// Sharers that an excerpt leaves out. They are of the same group as those that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Crowd {
+pub struct OmittedSharers {
     /// How many.
     pub count: usize,
     /// How much they hold together.
@@ -53,7 +53,7 @@ pub struct Crowd {
 
 /// What an excerpt leaves out of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rest {
+pub struct OmittedRows {
     /// How many places.
     pub count: usize,
     /// All of them are behind this one.
@@ -64,7 +64,7 @@ pub struct Rest {
     pub before_own: usize,
 }
 
-impl Rest {
+impl OmittedRows {
     /// How many of those left out are before a ticket that is the verb's own, or a new one.
     pub(super) fn before(&self, ticket: Ticket) -> usize {
         if ticket <= self.own { self.before_own } else { self.count }
@@ -75,13 +75,13 @@ impl Rest {
 #[derive(Clone, Debug, Default)]
 pub struct Changes<'a> {
     /// Holders that came, changed or left.
-    pub holders: Vec<(ClaimId, Option<&'a Held>)>,
+    pub holders: Vec<(ClaimId, Option<&'a HeldClaim>)>,
     /// Places that were taken, left, moved to another client or got other attempts.
-    pub places: Vec<(Ticket, Option<&'a Place>)>,
+    pub places: Vec<(Ticket, Option<&'a WaitingClaim>)>,
     /// Heartbeats.
     pub clients: Vec<(ClientId, Option<Moment>)>,
     /// Graves.
-    pub graves: Vec<(ClaimId, Option<Moment>)>,
+    pub tombstones: Vec<(ClaimId, Option<Moment>)>,
 }
 
 impl Record {
@@ -99,7 +99,7 @@ impl Record {
             record.queue.push(ticket, place, Moment::ORIGIN);
         }
         record.queue.leave_out(parts.exclusive, parts.shared);
-        for (id, until) in parts.graves {
+        for (id, until) in parts.tombstones {
             record.bury(id, until);
         }
         record
@@ -123,7 +123,7 @@ impl Record {
             clients: changed(&before.queue.clients, &self.queue.clients, |a, b| a.until == b.until)
                 .map(|(client, beat)| (client, beat.map(until)))
                 .collect(),
-            graves: changed(&before.graves, &self.graves, |a, b| a == b)
+            tombstones: changed(&before.tombstones, &self.tombstones, |a, b| a == b)
                 .map(|(id, until)| (id, until.copied()))
                 .collect(),
         }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attempts::Attempts;
-use super::line::Line;
-use super::parts::Rest;
+use super::parts::OmittedRows;
+use super::ranked_queue::RankedQueue;
 use crate::{Ask, ClaimId, ClientId, Moment, Order, ReentryId, Ticket, Waiter};
 
 /// One waiting claim.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct WaitingClaim {
     /// What it waits for.
     pub ask: Ask,
     /// The client that keeps it alive.
@@ -20,7 +20,7 @@ pub struct Place {
     pub attempts: Attempts,
 }
 
-impl Place {
+impl WaitingClaim {
     pub(super) fn view(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.ask.owner.clone(),
@@ -45,11 +45,11 @@ pub(super) struct Heartbeat {
 /// All waiters of a key, indexed by what the law asks about them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    pub(super) by_ticket: BTreeMap<Ticket, Place>,
+    pub(super) by_ticket: BTreeMap<Ticket, WaitingClaim>,
     by_id: BTreeMap<ClaimId, Ticket>,
     by_reentry: BTreeMap<ReentryId, BTreeSet<Ticket>>,
-    exclusive: Line,
-    shared: Line,
+    exclusive: RankedQueue,
+    shared: RankedQueue,
     pub(super) clients: BTreeMap<ClientId, Heartbeat>,
     by_end: BTreeSet<(Moment, ClientId)>,
 }
@@ -67,7 +67,7 @@ impl Queue {
         self.by_id.get(id).copied()
     }
 
-    pub(super) fn get(&self, ticket: Ticket) -> Option<&Place> {
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&WaitingClaim> {
         self.by_ticket.get(&ticket)
     }
 
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// Appends a place; its ticket is larger than all before it.
-    pub(super) fn push(&mut self, ticket: Ticket, place: Place, until: Moment) {
+    pub(super) fn push(&mut self, ticket: Ticket, place: WaitingClaim, until: Moment) {
         self.line(place.ask.is_exclusive()).push(ticket);
         self.by_id.insert(place.ask.claim.id, ticket);
         if let Some(reentry) = place.ask.reentry {
@@ -90,7 +90,7 @@ impl Queue {
     }
 
     /// Takes a place out, together with the moment until which it would have lived.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<(Place, Moment)> {
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<(WaitingClaim, Moment)> {
         let place = self.by_ticket.remove(&ticket)?;
         self.line(place.ask.is_exclusive()).remove(ticket);
         self.by_id.remove(&place.ask.claim.id);
@@ -136,7 +136,7 @@ impl Queue {
     }
 
     /// Says of each line what is not part of this excerpt.
-    pub(super) fn leave_out(&mut self, exclusive: Rest, shared: Rest) {
+    pub(super) fn leave_out(&mut self, exclusive: OmittedRows, shared: OmittedRows) {
         self.exclusive.leave_out(exclusive);
         self.shared.leave_out(shared);
     }
@@ -163,7 +163,7 @@ impl Queue {
 
     /// How many the order puts before this ticket, or before a newcomer who has none.
     pub(super) fn ahead(&self, order: Order, exclusive: bool, ticket: Option<Ticket>) -> usize {
-        let earlier = |line: &Line| ticket.map_or(line.len(), |ticket| line.before(ticket));
+        let earlier = |line: &RankedQueue| ticket.map_or(line.len(), |ticket| line.before(ticket));
         match (order, exclusive) {
             (Order::Fifo, _) => earlier(&self.exclusive) + earlier(&self.shared),
             (Order::PreferWriters, true) => earlier(&self.exclusive),
@@ -179,7 +179,7 @@ impl Queue {
     }
 
     /// The live places in the sequence in which the order serves them, purged or not.
-    pub(super) fn live(&self, order: Order, now: Moment) -> impl Iterator<Item = &Place> {
+    pub(super) fn live(&self, order: Order, now: Moment) -> impl Iterator<Item = &WaitingClaim> {
         let fifo = (order == Order::Fifo).then(|| self.by_ticket.keys().copied());
         let (first, then) = match order {
             Order::PreferReaders => (&self.shared, &self.exclusive),
@@ -202,7 +202,7 @@ impl Queue {
         self.clients.get(&client).is_some_and(|beat| beat.until > now)
     }
 
-    fn line(&mut self, exclusive: bool) -> &mut Line {
+    fn line(&mut self, exclusive: bool) -> &mut RankedQueue {
         if exclusive { &mut self.exclusive } else { &mut self.shared }
     }
 

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::attempts::Attempts;
-use super::holders::{Held, Holders};
-use super::queue::{Place, Queue};
+use super::holders::{HeldClaim, Holders};
+use super::queue::{Queue, WaitingClaim};
 use crate::{
-    Answer, Ask, AttemptId, Busy, ClaimId, ClientId, FENCE_MAX, How, Key, Moment, Order, Outcome,
-    Push, Renewal, SNAPSHOT_MAX, Snapshot, Standing, Target, Ticket, Waiting,
+    Answer, Ask, AttemptId, Busy, ClaimId, ClientId, FENCE_MAX, Key, Moment, Order, Push,
+    QueuePosition, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
+    Target, Ticket,
 };
 
 /// How many dead claim ids a key remembers; beyond it the one that would be forgotten first goes.
-const GRAVES_MAX: usize = 10_000;
+const TOMBSTONES_MAX: usize = 10_000;
 
 /// The present, as the store sees it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub struct Now {
 
 /// A push and the client it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct AddressedPush {
     /// The client to tell.
     pub to: ClientId,
     /// What to tell it.
@@ -54,8 +55,8 @@ pub struct Notice {
 pub struct Record {
     pub(super) holders: Holders,
     pub(super) queue: Queue,
-    pub(super) graves: BTreeMap<ClaimId, Moment>,
-    graves_by_end: BTreeSet<(Moment, ClaimId)>,
+    pub(super) tombstones: BTreeMap<ClaimId, Moment>,
+    tombstones_by_end: BTreeSet<(Moment, ClaimId)>,
     /// The last fence or ticket.
     counter: u64,
 }
@@ -67,14 +68,19 @@ impl Record {
         Self {
             holders: Holders::default(),
             queue: Queue::default(),
-            graves: BTreeMap::new(),
-            graves_by_end: BTreeSet::new(),
+            tombstones: BTreeMap::new(),
+            tombstones_by_end: BTreeSet::new(),
             counter,
         }
     }
 
     /// Asks once. See [`Ask`].
-    pub fn acquire(&mut self, ask: &Ask, client: ClientId, now: Now) -> (Answer, Vec<Notice>) {
+    pub fn acquire(
+        &mut self,
+        ask: &Ask,
+        client: ClientId,
+        now: Now,
+    ) -> (Answer, Vec<AddressedPush>) {
         let mut notices = Vec::new();
         self.settle(now, &mut notices);
         let answer = self.answer(ask, client, now);
@@ -84,7 +90,7 @@ impl Record {
     fn answer(&mut self, ask: &Ask, client: ClientId, now: Now) -> Answer {
         let id = ask.claim.id;
         let tombstone = ask.attempt.map(|attempt| attempt.tombstone(&id));
-        if [Some(id), tombstone].into_iter().flatten().any(|id| self.graves.contains_key(&id)) {
+        if [Some(id), tombstone].into_iter().flatten().any(|id| self.tombstones.contains_key(&id)) {
             return Answer::Dead;
         }
         if let Some(held) = self.holders.get(&id) {
@@ -121,7 +127,7 @@ impl Record {
     }
 
     fn grant(&mut self, ask: &Ask, client: ClientId, fence: u64, now: Moment) -> Answer {
-        let held = Held::new(ask, client, fence, now, now.after(ask.ttl));
+        let held = HeldClaim::new(ask, client, fence, now, now.after(ask.ttl));
         self.holders.insert(ask.claim.id, held);
         Answer::Granted { fence }
     }
@@ -134,7 +140,7 @@ impl Record {
         }
         let Some(ticket) = self.mint(now.seed) else { return Answer::Spent };
         let attempts = Attempts::of(ask.attempt);
-        let place = Place { ask: ask.clone(), client, since: now.at, attempts };
+        let place = WaitingClaim { ask: ask.clone(), client, since: now.at, attempts };
         self.queue.push(ticket, place, now.at.after(wait.place));
         Answer::Busy(self.busy(ask, Some(ticket), now.at))
     }
@@ -161,11 +167,11 @@ impl Record {
         renewal: &Renewal,
         client: ClientId,
         now: Now,
-    ) -> (Standing, Vec<Notice>) {
+    ) -> (Standing, Vec<AddressedPush>) {
         let mut notices = Vec::new();
         // An exclusive hold depends on nobody else, so it touches nothing but itself. That keeps
         // held locks alive where the rest of a record is out of reach for a while.
-        let alone = |held: &Held| held.is_exclusive() && held.until > now.at;
+        let alone = |held: &HeldClaim| held.is_exclusive() && held.until > now.at;
         if renewal.weight.is_some() || !self.holders.get(&renewal.claim.id).is_some_and(alone) {
             self.settle(now, &mut notices);
         }
@@ -183,7 +189,7 @@ impl Record {
             self.queue.hear(client, ticket, until);
             let exclusive = self.queue.get(ticket).is_some_and(|place| place.ask.is_exclusive());
             let order = self.order().unwrap_or_default();
-            return Standing::Waiting(Waiting {
+            return Standing::Waiting(QueuePosition {
                 ticket,
                 ahead: self.queue.ahead(order, exclusive, Some(ticket)) as u64,
                 retry_after: self.holders.first_end(now.at),
@@ -205,8 +211,13 @@ impl Record {
         Standing::Held { fence }
     }
 
-    /// Gives up a claim, or breaks a hold. See [`Target`] and [`How`].
-    pub fn release(&mut self, target: &Target, how: How, now: Now) -> (Outcome, Vec<Notice>) {
+    /// Gives up a claim, or breaks a hold. See [`Target`] and [`ReleaseOptions`].
+    pub fn release(
+        &mut self,
+        target: &Target,
+        how: ReleaseOptions,
+        now: Now,
+    ) -> (ReleaseOutcome, Vec<AddressedPush>) {
         let mut notices = Vec::new();
         self.settle(now, &mut notices);
         let outcome = match target {
@@ -220,17 +231,17 @@ impl Record {
         (outcome, notices)
     }
 
-    fn give_up(&mut self, id: &ClaimId, how: How, now: Moment) -> Outcome {
+    fn give_up(&mut self, id: &ClaimId, how: ReleaseOptions, now: Moment) -> ReleaseOutcome {
         let until = now.after(how.bury);
         if until > now {
             self.bury(*id, until);
         }
         if let Some(ticket) = self.queue.ticket(id) {
             self.queue.remove(ticket);
-            return Outcome::WasWaiting;
+            return ReleaseOutcome::WasWaiting;
         }
         if self.holders.get(id).is_none_or(|held| held.kept) {
-            return Outcome::Gone;
+            return ReleaseOutcome::Gone;
         }
         let kept_until = now.after(how.keep);
         if kept_until > now {
@@ -241,7 +252,7 @@ impl Record {
         } else {
             self.holders.remove(id);
         }
-        Outcome::WasHeld
+        ReleaseOutcome::WasHeld
     }
 
     /// Gives up one attempt, and the claim if it was the last. A claim that does not know the
@@ -250,9 +261,9 @@ impl Record {
         &mut self,
         id: &ClaimId,
         attempt: &AttemptId,
-        how: How,
+        how: ReleaseOptions,
         now: Moment,
-    ) -> Outcome {
+    ) -> ReleaseOutcome {
         let until = now.after(how.bury);
         if until > now {
             self.bury(attempt.tombstone(id), until);
@@ -263,8 +274,8 @@ impl Record {
             Some(ticket) => self.queue.change_attempts(ticket, remove),
             None => self.holders.change_attempts(id, remove),
         }
-        let how = How { bury: Duration::ZERO, ..how };
-        if last { self.give_up(id, how, now) } else { Outcome::Gone }
+        let how = ReleaseOptions { bury: Duration::ZERO, ..how };
+        if last { self.give_up(id, how, now) } else { ReleaseOutcome::Gone }
     }
 
     /// Ends every hold with this fence; reentrant siblings share one. The claims are buried for
@@ -272,10 +283,10 @@ impl Record {
     fn break_holds(
         &mut self,
         fence: u64,
-        how: How,
+        how: ReleaseOptions,
         now: Moment,
-        notices: &mut Vec<Notice>,
-    ) -> Outcome {
+        notices: &mut Vec<AddressedPush>,
+    ) -> ReleaseOutcome {
         let mut broken: Vec<_> = self
             .holders
             .latest_first()
@@ -286,13 +297,13 @@ impl Record {
         for &(id, to, until) in &broken {
             self.holders.remove(&id);
             self.bury(id, until.max(now.after(how.bury)));
-            notices.push(Notice { to, push: Push::Broken { id } });
+            notices.push(AddressedPush { to, push: Push::Broken { id } });
         }
-        if broken.is_empty() { Outcome::Gone } else { Outcome::WasHeld }
+        if broken.is_empty() { ReleaseOutcome::Gone } else { ReleaseOutcome::WasHeld }
     }
 
     /// Notices what has ended meanwhile, on nobody's behalf: for stores that tidy up.
-    pub fn settle_at(&mut self, now: Now) -> Vec<Notice> {
+    pub fn settle_at(&mut self, now: Now) -> Vec<AddressedPush> {
         let mut notices = Vec::new();
         self.settle(now, &mut notices);
         notices
@@ -305,7 +316,7 @@ impl Record {
         if holders_total + waiters_total == 0 {
             return Snapshot::free(key.clone());
         }
-        let sharer = self.holders.live(now).next().and_then(Held::shared_order);
+        let sharer = self.holders.live(now).next().and_then(HeldClaim::shared_order);
         let order = sharer.or_else(|| self.queue.order());
         let holders = self.holders.live(now).map(|held| held.view(now));
         let waiters = self.queue.live(order.unwrap_or_default(), now).map(|place| place.view(now));
@@ -332,7 +343,7 @@ impl Record {
 
     /// True if nothing but the counter is left, so that the record can be dropped.
     pub fn is_idle(&self) -> bool {
-        !self.is_live() && self.graves.is_empty()
+        !self.is_live() && self.tombstones.is_empty()
     }
 
     /// True if somebody holds or waits, as of the last verb.
@@ -353,26 +364,26 @@ impl Record {
 
     pub(super) fn bury(&mut self, id: ClaimId, until: Moment) {
         // A second burial never shortens the first.
-        let before = self.graves.get(&id).copied();
+        let before = self.tombstones.get(&id).copied();
         let until = before.map_or(until, |before| before.max(until));
         if let Some(before) = before {
-            self.graves_by_end.remove(&(before, id));
+            self.tombstones_by_end.remove(&(before, id));
         }
-        self.graves.insert(id, until);
-        self.graves_by_end.insert((until, id));
-        if self.graves.len() > GRAVES_MAX
-            && let Some((_, first)) = self.graves_by_end.pop_first()
+        self.tombstones.insert(id, until);
+        self.tombstones_by_end.insert((until, id));
+        if self.tombstones.len() > TOMBSTONES_MAX
+            && let Some((_, first)) = self.tombstones_by_end.pop_first()
         {
-            self.graves.remove(&first);
+            self.tombstones.remove(&first);
         }
     }
 
-    pub(super) fn purge_graves(&mut self, now: Moment) {
-        while let Some(&(until, id)) = self.graves_by_end.first()
+    pub(super) fn purge_tombstones(&mut self, now: Moment) {
+        while let Some(&(until, id)) = self.tombstones_by_end.first()
             && until <= now
         {
-            self.graves_by_end.pop_first();
-            self.graves.remove(&id);
+            self.tombstones_by_end.pop_first();
+            self.tombstones.remove(&id);
         }
     }
 
@@ -384,7 +395,7 @@ impl Record {
     pub fn verify(&self, now: Moment) {
         self.holders.verify(now);
         self.queue.verify(now);
-        assert_eq!(self.graves.len(), self.graves_by_end.len(), "a grave without an end");
+        assert_eq!(self.tombstones.len(), self.tombstones_by_end.len(), "a grave without an end");
         let order = self.order().unwrap_or_default();
         if let Some(first) = self.queue.first(order).and_then(|ticket| self.queue.get(ticket)) {
             let spent = self.counter >= FENCE_MAX;

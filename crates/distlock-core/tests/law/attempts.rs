@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use distlock_core::law::Attempts;
-use distlock_core::{Answer, Ask, AttemptId, Busy, ClientId, How, Outcome, Target, Wait};
+use distlock_core::{
+    Answer, Ask, AttemptId, Busy, ClientId, ReleaseOptions, ReleaseOutcome, Target, Wait,
+};
 
 use super::world::{World, claim, client, label, ms};
 
@@ -20,7 +22,7 @@ fn ask(number: u64, attempt: u8) -> Ask {
     ask
 }
 
-fn clean_up(world: &mut World, number: u64, attempt: u8, how: How) -> Outcome {
+fn clean_up(world: &mut World, number: u64, attempt: u8, how: ReleaseOptions) -> ReleaseOutcome {
     world.release(Target::Attempt { claim: claim(number), attempt: id(attempt) }, how).0
 }
 
@@ -28,25 +30,30 @@ fn is_granted(answer: &Answer) -> bool {
     matches!(answer, Answer::Granted { .. })
 }
 
-const PLAIN: How = How { keep: Duration::ZERO, bury: Duration::ZERO };
-const BURY: How = How { keep: Duration::ZERO, bury: Duration::from_millis(50) };
+const PLAIN: ReleaseOptions = ReleaseOptions { keep: Duration::ZERO, bury: Duration::ZERO };
+const BURY: ReleaseOptions =
+    ReleaseOptions { keep: Duration::ZERO, bury: Duration::from_millis(50) };
 
 #[test]
 fn a_clean_up_gives_up_its_own_attempt_only() {
     let mut world = World::new();
     assert!(is_granted(&world.acquire(&ask(1, 1), ME).0));
     assert!(is_granted(&world.acquire(&ask(1, 2), ME).0));
-    assert_eq!(clean_up(&mut world, 1, 1, BURY), Outcome::Gone);
-    assert_eq!(clean_up(&mut world, 1, 1, BURY), Outcome::Gone, "once is enough");
+    assert_eq!(clean_up(&mut world, 1, 1, BURY), ReleaseOutcome::Gone);
+    assert_eq!(clean_up(&mut world, 1, 1, BURY), ReleaseOutcome::Gone, "once is enough");
     assert_eq!(world.look().holders_total, 1);
-    assert_eq!(clean_up(&mut world, 1, 2, PLAIN), Outcome::WasHeld, "the last takes the claim");
+    assert_eq!(
+        clean_up(&mut world, 1, 2, PLAIN),
+        ReleaseOutcome::WasHeld,
+        "the last takes the claim"
+    );
     assert!(world.look().is_free());
 }
 
 #[test]
 fn a_dead_attempt_is_never_granted_and_another_of_the_same_claim_is() {
     let mut world = World::new();
-    assert_eq!(clean_up(&mut world, 1, 1, BURY), Outcome::Gone);
+    assert_eq!(clean_up(&mut world, 1, 1, BURY), ReleaseOutcome::Gone);
     assert_eq!(world.acquire(&ask(1, 1), ME).0, Answer::Dead);
     assert!(is_granted(&world.acquire(&ask(1, 2), ME).0));
     assert_eq!(world.acquire(&ask(1, 1), ME).0, Answer::Dead, "also while another holds");
@@ -62,12 +69,12 @@ fn attempts_move_with_the_place_to_the_hold() {
         let waits = world.acquire(&ask(2, attempt), client(2)).0;
         assert!(matches!(waits, Answer::Busy(Busy { ticket: Some(_), .. })));
     }
-    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), Outcome::Gone);
+    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), ReleaseOutcome::Gone);
     assert_eq!(world.look().waiters_total, 1);
-    assert_eq!(clean_up(&mut world, 1, 1, PLAIN), Outcome::WasHeld);
+    assert_eq!(clean_up(&mut world, 1, 1, PLAIN), ReleaseOutcome::WasHeld);
     assert_eq!((world.look().holders_total, world.look().waiters_total), (1, 0));
-    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), Outcome::Gone);
-    assert_eq!(clean_up(&mut world, 2, 2, PLAIN), Outcome::WasHeld);
+    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), ReleaseOutcome::Gone);
+    assert_eq!(clean_up(&mut world, 2, 2, PLAIN), ReleaseOutcome::WasHeld);
 }
 
 #[test]
@@ -75,8 +82,8 @@ fn the_last_attempt_takes_the_place_and_lets_the_next_in() {
     let mut world = World::new();
     assert!(is_granted(&world.acquire(&ask(1, 1), ME).0));
     world.acquire(&ask(2, 1), client(2));
-    assert_eq!(clean_up(&mut world, 2, 2, PLAIN), Outcome::Gone, "it never asked");
-    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), Outcome::WasWaiting);
+    assert_eq!(clean_up(&mut world, 2, 2, PLAIN), ReleaseOutcome::Gone, "it never asked");
+    assert_eq!(clean_up(&mut world, 2, 1, PLAIN), ReleaseOutcome::WasWaiting);
     assert_eq!(world.look().waiters_total, 0);
 }
 
@@ -86,9 +93,9 @@ fn a_claim_without_attempts_is_given_up_by_none() {
     let plain = Ask { attempt: None, ..ask(1, 1) };
     assert!(is_granted(&world.acquire(&plain, ME).0));
     assert!(is_granted(&world.acquire(&ask(1, 1), ME).0));
-    assert_eq!(clean_up(&mut world, 1, 1, BURY), Outcome::Gone);
+    assert_eq!(clean_up(&mut world, 1, 1, BURY), ReleaseOutcome::Gone);
     assert_eq!(world.look().holders_total, 1);
-    assert_eq!(world.give_up(&plain).0, Outcome::WasHeld);
+    assert_eq!(world.give_up(&plain).0, ReleaseOutcome::WasHeld);
 }
 
 #[test]
@@ -99,7 +106,7 @@ fn one_attempt_too_many_gives_up_nothing() {
         assert!(is_granted(&world.acquire(&ask(1, attempt), ME).0));
     }
     for attempt in (2..=many + 1).rev() {
-        assert_eq!(clean_up(&mut world, 1, attempt, PLAIN), Outcome::Gone);
+        assert_eq!(clean_up(&mut world, 1, attempt, PLAIN), ReleaseOutcome::Gone);
     }
-    assert_eq!(clean_up(&mut world, 1, 1, PLAIN), Outcome::WasHeld);
+    assert_eq!(clean_up(&mut world, 1, 1, PLAIN), ReleaseOutcome::WasHeld);
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use distlock_core::{Answer, Ask, Busy, CAPACITY_MAX, ClientId, Order, Outcome, Push, ReentryId};
+use distlock_core::{
+    Answer, Ask, Busy, CAPACITY_MAX, ClientId, Order, Push, ReentryId, ReleaseOutcome,
+};
 use distlock_core::{Renewal, Standing, Wait};
 
 use super::walk::ORDERS;
@@ -102,7 +104,7 @@ fn each_order_serves_the_same_queue_its_own_way() {
             let mut entered = Vec::new();
             for number in leaving {
                 let (outcome, notices) = world.give_up(&asks[number as usize - 1]);
-                assert_eq!(outcome, Outcome::WasHeld);
+                assert_eq!(outcome, ReleaseOutcome::WasHeld);
                 entered.extend(notices.iter().filter_map(|notice| match notice.push {
                     Push::Granted { id, .. } => (1..7).find(|n| claim(*n).id == id),
                     _ => None,

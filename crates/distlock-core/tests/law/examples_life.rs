@@ -1,7 +1,9 @@
 //! How long it lasts and what is left: leases, places, fences, graves, one named case at a time.
 
 use distlock_core::law::Record;
-use distlock_core::{Answer, Ask, ClientId, How, Outcome, Push, Renewal, Standing, Target, Wait};
+use distlock_core::{
+    Answer, Ask, ClientId, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target, Wait,
+};
 
 use super::examples::{busy, granted, inside, mutex, one_shot, reader, sized, writer};
 use super::world::{World, claim, client, key, ms};
@@ -90,11 +92,11 @@ fn a_shorter_renewal_or_repeat_leaves_the_lease_as_it_is() {
 fn a_kept_key_stays_taken_and_can_be_neither_renewed_nor_asked_for_nor_released() {
     let mut world = World::new();
     granted(&world.acquire(&mutex(1), ME).0);
-    let how = How { keep: ms(20), ..How::default() };
-    assert_eq!(world.release(Target::Claim(claim(1)), how).0, Outcome::WasHeld);
+    let how = ReleaseOptions { keep: ms(20), ..ReleaseOptions::default() };
+    assert_eq!(world.release(Target::Claim(claim(1)), how).0, ReleaseOutcome::WasHeld);
     assert_eq!(world.renew(Renewal::hold(claim(1), ms(100)), ME).0, Standing::Gone);
     assert_eq!(world.acquire(&mutex(1), ME).0, Answer::Dead);
-    assert_eq!(world.give_up(&mutex(1)).0, Outcome::Gone);
+    assert_eq!(world.give_up(&mutex(1)).0, ReleaseOutcome::Gone);
     assert_eq!(busy(world.acquire(&one_shot(mutex(2)), ME).0).retry_after, Some(ms(20)));
     world.pass(ms(20));
     granted(&world.acquire(&mutex(2), ME).0);
@@ -103,8 +105,8 @@ fn a_kept_key_stays_taken_and_can_be_neither_renewed_nor_asked_for_nor_released(
 #[test]
 fn a_buried_claim_is_dead_even_if_its_ask_comes_after_the_release() {
     let mut world = World::new();
-    let how = How { bury: ms(50), ..How::default() };
-    assert_eq!(world.release(Target::Claim(claim(1)), how).0, Outcome::Gone);
+    let how = ReleaseOptions { bury: ms(50), ..ReleaseOptions::default() };
+    assert_eq!(world.release(Target::Claim(claim(1)), how).0, ReleaseOutcome::Gone);
     assert_eq!(world.acquire(&mutex(1), ME).0, Answer::Dead);
     assert!(world.look().is_free() && !world.record.is_idle());
     world.pass(ms(50));
@@ -119,10 +121,10 @@ fn a_break_ends_the_hold_with_that_fence_and_no_other() {
     let first = granted(&world.acquire(&sized(1, 1, 3), client(1)).0);
     granted(&world.acquire(&sized(2, 1, 3), client(2)).0);
     let broken = Target::Fence { key: key(), fence: first };
-    let (outcome, notices) = world.release(broken.clone(), How::default());
-    assert_eq!(outcome, Outcome::WasHeld);
+    let (outcome, notices) = world.release(broken.clone(), ReleaseOptions::default());
+    assert_eq!(outcome, ReleaseOutcome::WasHeld);
     assert_eq!((notices[0].to, notices[0].push), (client(1), Push::Broken { id: claim(1).id }));
-    assert_eq!(world.release(broken, How::default()), (Outcome::Gone, vec![]));
+    assert_eq!(world.release(broken, ReleaseOptions::default()), (ReleaseOutcome::Gone, vec![]));
     assert_eq!(world.look().holders_total, 1);
 
     world.pass(ms(99));
@@ -153,14 +155,14 @@ fn fences_grow_over_idleness_a_clock_set_back_and_lost_data() {
 fn a_second_burial_never_ends_before_the_first() {
     let mut world = World::new();
     let fence = granted(&world.acquire(&mutex(1), ME).0);
-    world.release(Target::Fence { key: key(), fence }, How::default());
-    let shorter = How { bury: ms(1), ..How::default() };
+    world.release(Target::Fence { key: key(), fence }, ReleaseOptions::default());
+    let shorter = ReleaseOptions { bury: ms(1), ..ReleaseOptions::default() };
     let (outcome, _) = world.release(Target::Claim(claim(1)), shorter);
-    assert_eq!(outcome, Outcome::Gone);
+    assert_eq!(outcome, ReleaseOutcome::Gone);
     world.pass(ms(99));
     assert_eq!(world.acquire(&mutex(1), ME).0, Answer::Dead, "for the rest of the broken lease");
 
-    let longer = How { bury: ms(50), ..How::default() };
+    let longer = ReleaseOptions { bury: ms(50), ..ReleaseOptions::default() };
     world.release(Target::Claim(claim(1)), longer);
     world.pass(ms(49));
     assert_eq!(world.acquire(&mutex(1), ME).0, Answer::Dead, "a longer one counts");
@@ -174,7 +176,7 @@ fn a_fence_raised_for_one_sibling_is_raised_for_all() {
     for number in 1..=3 {
         granted(&world.acquire(&inside(number), ME).0);
     }
-    let how = How { keep: ms(50), ..How::default() };
+    let how = ReleaseOptions { keep: ms(50), ..ReleaseOptions::default() };
     world.release(Target::Claim(claim(3)), how);
     let fence = world.record.counter() + 50_000;
     let raised = Renewal { fence_floor: Some(fence), ..Renewal::hold(claim(2), ms(100)) };
@@ -183,8 +185,9 @@ fn a_fence_raised_for_one_sibling_is_raised_for_all() {
     let (standing, _) = world.renew(Renewal::hold(claim(1), ms(100)), ME);
     assert_eq!(standing, Standing::Held { fence });
     assert_eq!(granted(&world.acquire(&inside(4), ME).0), fence, "also for those who come later");
-    let (outcome, notices) = world.release(Target::Fence { key: key(), fence }, How::default());
-    assert_eq!((outcome, notices.len()), (Outcome::WasHeld, 4), "one break ends them all");
+    let (outcome, notices) =
+        world.release(Target::Fence { key: key(), fence }, ReleaseOptions::default());
+    assert_eq!((outcome, notices.len()), (ReleaseOutcome::WasHeld, 4), "one break ends them all");
     assert!(world.look().is_free(), "the kept one, too");
 }
 
@@ -204,7 +207,7 @@ fn a_kept_key_cannot_be_reentered() {
     let mut world = World::new();
     let fence = granted(&world.acquire(&inside(1), ME).0);
     granted(&world.acquire(&inside(2), ME).0);
-    let how = How { keep: ms(50), ..How::default() };
+    let how = ReleaseOptions { keep: ms(50), ..ReleaseOptions::default() };
     world.release(Target::Claim(claim(1)), how);
     let again = granted(&world.acquire(&inside(3), ME).0);
     assert_eq!(again, fence, "the thread is inside by its second claim");

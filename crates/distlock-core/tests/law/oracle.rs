@@ -1,9 +1,11 @@
 //! The law a second time, written from its rules: two lists and a counter, scanned from end to
 //! end. It is slow and has no index that could be wrong.
 
-use distlock_core::law::{Notice, Now};
-use distlock_core::{Answer, Ask, AttemptId, Busy, ClaimId, ClientId, How, Moment, Order, Outcome};
-use distlock_core::{Push, Renewal, Standing, Target, Ticket, Waiting};
+use distlock_core::law::{AddressedPush, Now};
+use distlock_core::{
+    Answer, Ask, AttemptId, Busy, ClaimId, ClientId, Moment, Order, ReleaseOptions, ReleaseOutcome,
+};
+use distlock_core::{Push, QueuePosition, Renewal, Standing, Target, Ticket};
 
 use super::world::{Op, Reply};
 
@@ -32,13 +34,13 @@ pub(crate) struct Place {
 pub(crate) struct Oracle {
     pub(crate) holds: Vec<Hold>,
     pub(crate) places: Vec<Place>,
-    pub(crate) graves: Vec<(ClaimId, Moment)>,
+    pub(crate) tombstones: Vec<(ClaimId, Moment)>,
     pub(crate) counter: u64,
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) notices: Vec<AddressedPush>,
 }
 
 impl Oracle {
-    pub(crate) fn apply(&mut self, op: &Op, now: Now) -> (Reply, Vec<Notice>) {
+    pub(crate) fn apply(&mut self, op: &Op, now: Now) -> (Reply, Vec<AddressedPush>) {
         self.notices.clear();
         let reply = match op {
             Op::Acquire(ask, client) => Reply::Answer(self.acquire(ask, *client, now)),
@@ -53,7 +55,8 @@ impl Oracle {
         self.settle(now);
         let id = ask.claim.id;
         let attempt = ask.attempt.map(|attempt| tombstone(id, attempt));
-        if self.graves.iter().any(|grave| grave.0 == id || Some(grave.0) == attempt) {
+        if self.tombstones.iter().any(|tombstone| tombstone.0 == id || Some(tombstone.0) == attempt)
+        {
             return Answer::Dead;
         }
         if let Some(hold) = self.holds.iter_mut().find(|hold| hold.ask.claim.id == id) {
@@ -112,7 +115,7 @@ impl Oracle {
             let place = self.places.iter().find(|place| place.ticket == ticket).unwrap();
             let busy = self.busy(&place.ask, Some(ticket), now.at);
             let (ahead, retry_after) = (busy.ahead, busy.retry_after);
-            return Standing::Waiting(Waiting { ticket, ahead, retry_after });
+            return Standing::Waiting(QueuePosition { ticket, ahead, retry_after });
         }
         let mine = |hold: &&mut Hold| hold.ask.claim.id == id && !hold.kept;
         let Some(hold) = self.holds.iter_mut().find(mine) else {
@@ -136,7 +139,7 @@ impl Oracle {
         Standing::Held { fence }
     }
 
-    fn release(&mut self, target: &Target, how: How, now: Now) -> Outcome {
+    fn release(&mut self, target: &Target, how: ReleaseOptions, now: Now) -> ReleaseOutcome {
         self.settle(now);
         let outcome = match target {
             Target::Claim(claim) => self.give_up(claim.id, how, now.at),
@@ -144,10 +147,10 @@ impl Oracle {
                 if !how.bury.is_zero() {
                     self.bury(tombstone(claim.id, *attempt), now.at.after(how.bury));
                 }
-                let how = How { bury: Default::default(), ..how };
+                let how = ReleaseOptions { bury: Default::default(), ..how };
                 match self.is_last(claim.id, *attempt) {
                     true => self.give_up(claim.id, how, now.at),
-                    false => Outcome::Gone,
+                    false => ReleaseOutcome::Gone,
                 }
             }
             Target::Fence { fence, .. } => self.break_holds(*fence, how, now.at),
@@ -169,17 +172,17 @@ impl Oracle {
         known && attempts.is_empty()
     }
 
-    fn give_up(&mut self, id: ClaimId, how: How, now: Moment) -> Outcome {
+    fn give_up(&mut self, id: ClaimId, how: ReleaseOptions, now: Moment) -> ReleaseOutcome {
         if !how.bury.is_zero() {
             self.bury(id, now.after(how.bury));
         }
         if self.ticket_of(id).is_some() {
             self.places.retain(|place| place.ask.claim.id != id);
-            return Outcome::WasWaiting;
+            return ReleaseOutcome::WasWaiting;
         }
         let mine = |hold: &Hold| hold.ask.claim.id == id && !hold.kept;
         let Some(at) = self.holds.iter().position(mine) else {
-            return Outcome::Gone;
+            return ReleaseOutcome::Gone;
         };
         if how.keep.is_zero() {
             self.holds.remove(at);
@@ -187,10 +190,10 @@ impl Oracle {
             self.holds[at].kept = true;
             self.holds[at].until = now.after(how.keep);
         }
-        Outcome::WasHeld
+        ReleaseOutcome::WasHeld
     }
 
-    fn break_holds(&mut self, fence: u64, how: How, now: Moment) -> Outcome {
+    fn break_holds(&mut self, fence: u64, how: ReleaseOptions, now: Moment) -> ReleaseOutcome {
         let hit = |hold: &Hold| hold.fence == fence;
         let mut broken: Vec<Hold> = self.holds.iter().filter(|hold| hit(hold)).cloned().collect();
         broken.sort_by_key(|hold| hold.ask.claim.id);
@@ -198,16 +201,16 @@ impl Oracle {
         for hold in &broken {
             let id = hold.ask.claim.id;
             self.bury(id, hold.until.max(now.after(how.bury)));
-            self.notices.push(Notice { to: hold.client, push: Push::Broken { id } });
+            self.notices.push(AddressedPush { to: hold.client, push: Push::Broken { id } });
         }
-        if broken.is_empty() { Outcome::Gone } else { Outcome::WasHeld }
+        if broken.is_empty() { ReleaseOutcome::Gone } else { ReleaseOutcome::WasHeld }
     }
 
     /// Forgets whoever is past its time and lets in whoever is next.
     fn settle(&mut self, now: Now) {
         self.holds.retain(|hold| hold.until > now.at);
         self.places.retain(|place| place.until > now.at);
-        self.graves.retain(|grave| grave.1 > now.at);
+        self.tombstones.retain(|tombstone| tombstone.1 > now.at);
         let order = self.order().unwrap_or_default();
         let rank = |oracle: &Self, place: &Place| oracle.rank(place, order);
         while let Some(next) = self.places.iter().min_by_key(|place| rank(self, place)).cloned()
@@ -234,7 +237,7 @@ impl Oracle {
         self.hold(&Ask { order, ..place.ask.clone() }, place.client, fence, now, until);
         self.holds.last_mut().unwrap().attempts.clone_from(&place.attempts);
         let push = Push::Granted { id: place.ask.claim.id, ticket: place.ticket, fence };
-        self.notices.push(Notice { to: place.client, push });
+        self.notices.push(AddressedPush { to: place.client, push });
     }
 
     fn hold(
@@ -328,7 +331,7 @@ impl Oracle {
 
     /// A claim may have many graves and is dead until the last of them is forgotten.
     fn bury(&mut self, id: ClaimId, until: Moment) {
-        self.graves.push((id, until));
+        self.tombstones.push((id, until));
     }
 
     fn mint(&mut self, at_least: u64) -> u64 {

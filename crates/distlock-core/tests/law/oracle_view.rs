@@ -10,7 +10,7 @@ impl Oracle {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.holds.is_empty() && self.places.is_empty() && self.graves.is_empty()
+        self.holds.is_empty() && self.places.is_empty() && self.tombstones.is_empty()
     }
 
     /// The live holders as others see them, the one that ends last first.

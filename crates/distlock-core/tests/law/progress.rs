@@ -1,6 +1,6 @@
 //! What must go on happening: nobody is forgotten, cut short or left behind.
 
-use distlock_core::{How, Outcome, Renewal, SNAPSHOT_MAX, Standing, Target};
+use distlock_core::{ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Standing, Target};
 
 use super::rng::{HISTORY_STEPS, Told, seeds};
 use super::seen::{Scene, Seen, State, watch};
@@ -35,7 +35,8 @@ fn everybody_gets_in(world: &mut World, seen: &mut Seen) {
         let held = seen.lives.values().filter(|life| matches!(life.state, State::Held { .. }));
         let claims: Vec<_> = held.map(|life| life.ask.claim.clone()).collect();
         for claim in claims {
-            granted += tell(world, seen, &Op::Release(Target::Claim(claim), How::default()));
+            granted +=
+                tell(world, seen, &Op::Release(Target::Claim(claim), ReleaseOptions::default()));
         }
         granted += tell(world, seen, &Op::Pass(ms(1)));
     }
@@ -72,7 +73,7 @@ fn nothing_is_left_when_all_is_released() {
             match walk.next(world.now.at) {
                 // A kept key and a grave are left because somebody asked for them.
                 Op::Release(Target::Claim(claim), _) => {
-                    world.release(Target::Claim(claim), How::default());
+                    world.release(Target::Claim(claim), ReleaseOptions::default());
                 }
                 Op::Release(..) => {}
                 Op::Acquire(ask, client) => {
@@ -147,12 +148,12 @@ fn a_release_happens_once() {
         };
         let now = scene.world.now.at;
         match scene.before.lives.get(&claim.id).map(|life| life.state) {
-            None | Some(State::Ended) => assert_eq!(*outcome, Outcome::Gone, "{claim:?}"),
+            None | Some(State::Ended) => assert_eq!(*outcome, ReleaseOutcome::Gone, "{claim:?}"),
             Some(State::Held { until, .. }) if until > now => {
-                assert_eq!(*outcome, Outcome::WasHeld, "{claim:?}");
+                assert_eq!(*outcome, ReleaseOutcome::WasHeld, "{claim:?}");
             }
             Some(State::Waiting { until, .. }) if until > now => {
-                assert_ne!(*outcome, Outcome::Gone, "{claim:?}");
+                assert_ne!(*outcome, ReleaseOutcome::Gone, "{claim:?}");
             }
             _ => {}
         }

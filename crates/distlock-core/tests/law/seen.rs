@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use distlock_core::law::Notice;
-use distlock_core::{Answer, Ask, ClaimId, ClientId, How, Moment, Order, Outcome, Push, Standing};
+use distlock_core::law::AddressedPush;
+use distlock_core::{
+    Answer, Ask, ClaimId, ClientId, Moment, Order, Push, ReleaseOptions, ReleaseOutcome, Standing,
+};
 use distlock_core::{Renewal, Target, Ticket};
 
 use super::rng::{HISTORY_STEPS, Told, seeds};
@@ -95,7 +97,7 @@ impl Seen {
         &mut self,
         op: &Op,
         reply: &Reply,
-        notices: &[Notice],
+        notices: &[AddressedPush],
         now: Moment,
     ) -> Vec<Grant> {
         self.now = now;
@@ -192,11 +194,16 @@ impl Seen {
         }
     }
 
-    fn hear_outcome(&mut self, target: &Target, how: How, outcome: Outcome) -> Option<ClaimId> {
+    fn hear_outcome(
+        &mut self,
+        target: &Target,
+        how: ReleaseOptions,
+        outcome: ReleaseOutcome,
+    ) -> Option<ClaimId> {
         let claim = match target {
             Target::Claim(claim) => claim,
             // Others may still want the claim: it is over only if the store says so.
-            Target::Attempt { claim, .. } if outcome != Outcome::Gone => {
+            Target::Attempt { claim, .. } if outcome != ReleaseOutcome::Gone => {
                 self.lives.get_mut(&claim.id).unwrap().state = State::Ended;
                 return Some(claim.id);
             }
@@ -208,7 +215,7 @@ impl Seen {
         if !how.bury.is_zero() {
             self.bury(claim.id, self.now.after(how.bury));
         }
-        (outcome != Outcome::Gone).then_some(claim.id)
+        (outcome != ReleaseOutcome::Gone).then_some(claim.id)
     }
 
     fn bury(&mut self, id: ClaimId, until: Moment) {
@@ -219,7 +226,7 @@ impl Seen {
     /// A claim may be let in and then released in one step; it is told to nobody as a grant.
     fn hear_pushes(
         &mut self,
-        notices: &[Notice],
+        notices: &[AddressedPush],
         released: Option<ClaimId>,
         grants: &mut Vec<Grant>,
     ) {
@@ -278,7 +285,7 @@ impl Seen {
 
 /// How many of the notices are older than the answer to the renewal that caused them. Others are
 /// let in before it is answered; only a downgrade makes room after that, and fences grow.
-fn let_in_before(renewal: &Renewal, standing: &Standing, notices: &[Notice]) -> usize {
+fn let_in_before(renewal: &Renewal, standing: &Standing, notices: &[AddressedPush]) -> usize {
     let (Some(_), Standing::Held { fence: held }) = (renewal.weight, standing) else {
         return notices.len();
     };

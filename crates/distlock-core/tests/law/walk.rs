@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock_core::law::Notice;
+use distlock_core::law::AddressedPush;
 use distlock_core::{
-    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, ClientId, How, Moment, Order, Push,
+    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, ClientId, Moment, Order, Push, ReleaseOptions,
 };
 use distlock_core::{ReentryId, Renewal, Standing, Target, Ticket, Wait};
 
@@ -72,7 +72,7 @@ impl Walk {
     }
 
     /// Learns what clients learn, so that later operations name real fences and tickets.
-    pub(crate) fn hear(&mut self, reply: &Reply, notices: &[Notice]) {
+    pub(crate) fn hear(&mut self, reply: &Reply, notices: &[AddressedPush]) {
         match reply {
             Reply::Answer(Answer::Granted { fence })
             | Reply::Standing(Standing::Held { fence }) => self.fences.push(*fence),
@@ -200,7 +200,7 @@ impl Walk {
     }
 
     fn release(&mut self) -> Op {
-        let mut how = How::default();
+        let mut how = ReleaseOptions::default();
         if self.rng.one_in(6) {
             how.bury = self.rng.millis(&[1, 3, 20, 300]);
         }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use distlock_core::law::{Notice, Now, Record};
-use distlock_core::{Answer, Ask, Claim, ClaimId, ClientId, How, Key, Label, Moment};
-use distlock_core::{Outcome, Renewal, Snapshot, Standing, Target};
+use distlock_core::law::{AddressedPush, Now, Record};
+use distlock_core::{Answer, Ask, Claim, ClaimId, ClientId, Key, Label, Moment, ReleaseOptions};
+use distlock_core::{ReleaseOutcome, Renewal, Snapshot, Standing, Target};
 
 /// What can happen to a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Acquire(Ask, ClientId),
     Renew(Renewal, ClientId),
-    Release(Target, How),
+    Release(Target, ReleaseOptions),
     Pass(Duration),
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Op {
 pub(crate) enum Reply {
     Answer(Answer),
     Standing(Standing),
-    Outcome(Outcome),
+    Outcome(ReleaseOutcome),
     Passed,
 }
 
@@ -36,7 +36,7 @@ impl World {
         Self { record: Record::new(0), now: Now { at: Moment::from_micros(start), seed: start } }
     }
 
-    pub(crate) fn apply(&mut self, op: &Op) -> (Reply, Vec<Notice>) {
+    pub(crate) fn apply(&mut self, op: &Op) -> (Reply, Vec<AddressedPush>) {
         match op {
             Op::Acquire(ask, client) => {
                 ask.check().unwrap();
@@ -74,21 +74,29 @@ impl World {
         }
     }
 
-    pub(crate) fn acquire(&mut self, ask: &Ask, client: ClientId) -> (Answer, Vec<Notice>) {
+    pub(crate) fn acquire(&mut self, ask: &Ask, client: ClientId) -> (Answer, Vec<AddressedPush>) {
         match self.apply(&Op::Acquire(ask.clone(), client)) {
             (Reply::Answer(answer), notices) => (answer, notices),
             (other, _) => panic!("an acquire was answered {other:?}"),
         }
     }
 
-    pub(crate) fn renew(&mut self, renewal: Renewal, client: ClientId) -> (Standing, Vec<Notice>) {
+    pub(crate) fn renew(
+        &mut self,
+        renewal: Renewal,
+        client: ClientId,
+    ) -> (Standing, Vec<AddressedPush>) {
         match self.apply(&Op::Renew(renewal, client)) {
             (Reply::Standing(standing), notices) => (standing, notices),
             (other, _) => panic!("a renewal was answered {other:?}"),
         }
     }
 
-    pub(crate) fn release(&mut self, target: Target, how: How) -> (Outcome, Vec<Notice>) {
+    pub(crate) fn release(
+        &mut self,
+        target: Target,
+        how: ReleaseOptions,
+    ) -> (ReleaseOutcome, Vec<AddressedPush>) {
         match self.apply(&Op::Release(target, how)) {
             (Reply::Outcome(outcome), notices) => (outcome, notices),
             (other, _) => panic!("a release was answered {other:?}"),
@@ -96,8 +104,8 @@ impl World {
     }
 
     /// Releases a claim, leaving nothing behind.
-    pub(crate) fn give_up(&mut self, ask: &Ask) -> (Outcome, Vec<Notice>) {
-        self.release(Target::Claim(ask.claim.clone()), How::default())
+    pub(crate) fn give_up(&mut self, ask: &Ask) -> (ReleaseOutcome, Vec<AddressedPush>) {
+        self.release(Target::Claim(ask.claim.clone()), ReleaseOptions::default())
     }
 
     pub(crate) fn look(&self) -> Snapshot {

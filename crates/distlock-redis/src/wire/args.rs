@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use distlock_core::{Ask, AttemptId, Claim, ClaimId, How, Label, Order, Renewal, Target, Wait};
+use distlock_core::{
+    Ask, AttemptId, Claim, ClaimId, Label, Order, ReleaseOptions, Renewal, Target, Wait,
+};
 use redis::Cmd;
 
 use super::{Hex, hex};
@@ -145,7 +147,7 @@ pub(crate) fn released_id(target: &Target) -> Hex {
 }
 
 /// Adds `ARGV` of release_free.lua from 3 on, which is nothing in the usual case.
-pub(crate) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
+pub(crate) fn add_release(cmd: &mut Cmd, target: &Target, how: ReleaseOptions) {
     let (keep, bury) = (millis(how.keep), millis(how.bury));
     match target {
         Target::Fence { fence, .. } => {
@@ -155,7 +157,7 @@ pub(crate) fn add_release(cmd: &mut Cmd, target: &Target, how: How) {
             cmd.arg(format!("- {keep} {bury}"));
             add_attempt(cmd, *attempt, claim);
         }
-        _ if how == How::default() => {}
+        _ if how == ReleaseOptions::default() => {}
         _ => {
             cmd.arg(format!("- {keep} {bury}"));
         }

@@ -24,7 +24,7 @@ const STATE_MAX: usize = 64 * 1024 * 1024;
 
 /// How long an upload may take, and how long it may pause.
 const UPLOAD_MAX: Duration = Duration::from_secs(120);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const UPLOAD_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How much of a download is in memory.
 const PIECE: usize = 64 * 1024;
@@ -71,8 +71,9 @@ impl Spool {
         let mut file = tokio::fs::File::from_std(self.0);
         let mut body = Limited::new(request.into_body(), STATE_MAX);
         let copy = async {
-            while let Some(frame) =
-                tokio::time::timeout(PAUSE_MAX, body.frame()).await.map_err(|_| too_slow())?
+            while let Some(frame) = tokio::time::timeout(UPLOAD_PAUSE_MAX, body.frame())
+                .await
+                .map_err(|_| too_slow())?
             {
                 let frame = frame.map_err(|error| refuse(&*error))?;
                 if let Ok(bytes) = frame.into_data() {
@@ -89,7 +90,7 @@ impl Spool {
     pub(crate) fn send(mut self, transfer: Transfer) -> Result<Response, Problem> {
         let length = self.rewind().map_err(|error| unwritten(&error))?;
         let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(self.0), PIECE);
-        let body = Counted { pieces, _transfer: transfer };
+        let body = CountedDownload { pieces, _transfer: transfer };
         let headers = [
             (header::CONTENT_TYPE, "application/json".to_owned()),
             (header::CONTENT_LENGTH, length.to_string()),
@@ -99,12 +100,12 @@ impl Spool {
 }
 
 /// A download counts until its last piece has been read, or its client has left.
-struct Counted {
+struct CountedDownload {
     pieces: ReaderStream<tokio::fs::File>,
     _transfer: Transfer,
 }
 
-impl futures_util::Stream for Counted {
+impl futures_util::Stream for CountedDownload {
     type Item = io::Result<bytes::Bytes>;
 
     fn poll_next(

@@ -12,14 +12,14 @@ use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use distlock::{ClaimId, End, Error, Key, Label, Lease, Leases};
+use distlock::{ClaimId, Error, HoldEnd, Key, Label, Lease, Leases};
 
 use super::{derived, label};
 use crate::audit::{self, AUDIT};
 use crate::auth::Caller;
 use crate::body::{self, QueryOf, collect, parse};
 use crate::delivery::{Transit, Undo};
-use crate::ledger::Leased;
+use crate::lease_quota::Leased;
 use crate::limits::BODY_MAX;
 use crate::problem::Problem;
 use crate::state::App;
@@ -33,10 +33,10 @@ pub(crate) const PATH: &str = "/api/compat/terraform/{name}";
 const ALLOWED: &str = "LOCK, UNLOCK, GET, HEAD, POST, DELETE";
 
 /// How long a lock lasts without an UNLOCK, and the longest that can be asked for.
-const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const TERRAFORM_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest wait of a LOCK: Terraform asks again by itself.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const TERRAFORM_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// One state and the lock that guards it.
 pub(super) struct Workspace {
@@ -85,9 +85,10 @@ impl Workspace {
         if info.id.is_empty() {
             return Err(Problem::bad_request("the lock has no ID"));
         }
-        let ttl = span("ttl", query.ttl.as_deref(), TTL_MAX)?.unwrap_or(TTL_MAX);
+        let ttl =
+            span("ttl", query.ttl.as_deref(), TERRAFORM_TTL_MAX)?.unwrap_or(TERRAFORM_TTL_MAX);
         let ttl = ttl.min(self.caller.ttl_max());
-        let wait = span("wait", query.wait.as_deref(), WAIT_MAX)?.unwrap_or_default();
+        let wait = span("wait", query.wait.as_deref(), TERRAFORM_WAIT_MAX)?.unwrap_or_default();
         let reason = info.pack(Label::LEN_MAX);
         let reason = reason.ok_or_else(|| Problem::invalid("the ID of the lock is too long"))?;
         let owner = if info.who.is_empty() { "terraform".to_owned() } else { label(&info.who) };
@@ -96,8 +97,8 @@ impl Workspace {
                 o.ttl(ttl).max_wait(wait).owner(owner).reason(reason).patience(wait)
             })?;
         let _waiting = self.app.limits.wait(&self.caller)?;
-        let (id, account) = (self.id(&info.id), self.app.limits.account(&self.caller));
-        let slot = account.slot(&self.key, Some(id))?;
+        let (id, quota) = (self.id(&info.id), self.app.limits.quota(&self.caller));
+        let slot = quota.slot(&self.key, Some(id))?;
         let again = leases.find(id).await?.is_some();
         let taken = tokio::select! {
             biased;
@@ -108,7 +109,7 @@ impl Workspace {
             Ok(lease) => {
                 slot.leased(Leased::new(lease.clone(), leases.clone()));
                 if !again {
-                    transit.carry(Undo::new(leases, lease, account));
+                    transit.carry(Undo::new(leases, lease, quota));
                 }
                 Ok(Json(info).into_response())
             }
@@ -136,22 +137,23 @@ impl Workspace {
         }
         let info: LockInfo = parse(&bytes)?;
         let leases = self.app.locks.lease(&self.key)?;
-        let (id, account) = (self.id(&info.id), self.app.limits.account(&self.caller));
-        let known = account.known(id, &self.key).map(|known| known.lease);
+        let (id, quota) = (self.id(&info.id), self.app.limits.quota(&self.caller));
+        let known = quota.known(id, &self.key).map(|known| known.lease);
         let found = if known.is_some() { known } else { leases.find(id).await? };
         let ended = match found {
             Some(lease) => {
                 let ended = self.named(leases, &info)?.release(&lease).await?;
-                account.ended(&lease);
-                if ended == End::Released {
+                quota.ended(&lease);
+                if ended == HoldEnd::Released {
                     audit::record(&self.app, &self.caller, &self.key, "unlock");
                 }
                 ended
             }
-            None => End::Lost(distlock::Reason::Gone),
+            None => HoldEnd::Lost(distlock::LossReason::Gone),
         };
         // What is free needs no unlocking; what others hold stays theirs.
-        if ended == End::Released || self.app.locks.inspect(&self.key).await?.holders_total == 0 {
+        if ended == HoldEnd::Released || self.app.locks.inspect(&self.key).await?.holders_total == 0
+        {
             return Ok(StatusCode::OK.into_response());
         }
         self.locked().await

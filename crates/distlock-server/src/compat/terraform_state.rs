@@ -9,7 +9,7 @@ use distlock::Error;
 
 use super::states::{Right, States, Unkept};
 use super::terraform::Workspace;
-use super::transfers::Way;
+use super::transfers::Direction;
 use crate::audit;
 use crate::auth::Caller;
 use crate::body::QueryOf;
@@ -35,7 +35,7 @@ pub(crate) async fn read(
     let workspace = Workspace::new(app, caller, name)?;
     workspace.caller.may_use_state(workspace.key.as_str())?;
     let states = workspace.states()?;
-    let transfer = workspace.app.transfers.begin(&workspace.caller, Way::Down)?;
+    let transfer = workspace.app.transfers.begin(&workspace.caller, Direction::Down)?;
     match states.get(workspace.name.clone()).await.map_err(|error| unkept(&error))? {
         Some(state) => state.send(transfer),
         None => Err(Problem::not_found()),
@@ -64,7 +64,7 @@ pub(crate) async fn write(
     workspace.caller.may_lock(workspace.key.as_str())?;
     workspace.caller.may_use_state(workspace.key.as_str())?;
     let states = workspace.states()?;
-    let _transfer = workspace.app.transfers.begin(&workspace.caller, Way::Up)?;
+    let _transfer = workspace.app.transfers.begin(&workspace.caller, Direction::Up)?;
     let spool = states.spool().await.map_err(|error| unkept(&error))?;
     let body = spool.receive(request).await?;
     let (fence, guard) = match query.id.as_deref() {

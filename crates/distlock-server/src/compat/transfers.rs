@@ -13,24 +13,24 @@ const TRANSFERS_MAX: usize = 64;
 
 /// Which way a state goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Up,
     Down,
 }
 
 /// The transfers under way, by caller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Transfers(Arc<Mutex<HashMap<(String, Way), usize>>>);
+pub(crate) struct Transfers(Arc<Mutex<HashMap<(String, Direction), usize>>>);
 
 /// A transfer, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    of: (String, Way),
+    of: (String, Direction),
     all: Transfers,
 }
 
 impl Transfers {
-    pub(crate) fn begin(&self, caller: &Caller, way: Way) -> Result<Transfer, Problem> {
+    pub(crate) fn begin(&self, caller: &Caller, way: Direction) -> Result<Transfer, Problem> {
         let of = (caller.name().to_owned(), way);
         let mut all = lock(&self.0);
         let count = all.entry(of.clone()).or_default();

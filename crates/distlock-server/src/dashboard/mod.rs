@@ -84,8 +84,8 @@ mod tests {
             for file in named.filter(|file| *file != "me") {
                 assert!(FILES.iter().any(|(known, ..)| *known == file), "{name} names {file}");
             }
-            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
-            assert!(!elsewhere.contains("://"), "{name} names another place");
+            let renewed_ttls = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!renewed_ttls.contains("://"), "{name} names another place");
         }
     }
 

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(as = DaprLock)]
-pub(crate) struct Lock {
+pub(crate) struct DaprLock {
     #[schema(required, min_length = 1, max_length = 400)]
     pub(crate) resource_id: String,
     #[schema(required, min_length = 1)]
@@ -20,7 +20,7 @@ pub(crate) struct Lock {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(as = DaprUnlock)]
-pub(crate) struct Unlock {
+pub(crate) struct DaprUnlock {
     #[schema(required, min_length = 1, max_length = 400)]
     pub(crate) resource_id: String,
     #[schema(required, min_length = 1)]
@@ -30,14 +30,14 @@ pub(crate) struct Unlock {
 /// Whether the lock was granted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DaprLocked)]
-pub(crate) struct Locked {
+pub(crate) struct DaprLocked {
     pub(crate) success: bool,
 }
 
 /// How an unlock went.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DaprUnlocked)]
-pub(crate) struct Unlocked {
+pub(crate) struct DaprUnlocked {
     /// 0 released, 1 there is no such lock, 2 it belongs to others, 3 it failed.
     #[schema(maximum = 3)]
     pub(crate) status: u8,
@@ -47,7 +47,7 @@ pub(crate) struct Unlocked {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DaprFailed)]
-pub(crate) struct Failed {
+pub(crate) struct DaprFailed {
     pub(crate) error_code: &'static str,
     pub(crate) message: String,
 }
@@ -56,17 +56,17 @@ pub(crate) struct Failed {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DaprMetadata)]
-pub(crate) struct Metadata {
+pub(crate) struct DaprMetadata {
     id: &'static str,
     runtime_version: &'static str,
-    components: Vec<Component>,
+    components: Vec<DaprComponent>,
 }
 
 /// One lock store.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DaprComponent)]
-pub(crate) struct Component {
+pub(crate) struct DaprComponent {
     name: String,
     r#type: &'static str,
     version: &'static str,
@@ -74,9 +74,9 @@ pub(crate) struct Component {
     capabilities: [&'static str; 0],
 }
 
-impl Metadata {
+impl DaprMetadata {
     pub(crate) fn new(stores: &[String]) -> Self {
-        let component = |name: &String| Component {
+        let component = |name: &String| DaprComponent {
             name: name.clone(),
             r#type: "lock.distlock",
             version: "v1",

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Mode, Order};
+use super::{ModeBody, OrderBody};
 
 /// What a lease is asked for with. All members are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -22,7 +22,7 @@ pub(crate) struct LeaseRequest {
     #[schema(minimum = 0, maximum = 55_000)]
     pub(crate) wait_ms: Option<u64>,
     /// Default `exclusive`, or `permits` with a `limit`.
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<ModeBody>,
     /// Take this many of `limit` permits. Default 1.
     #[schema(minimum = 1)]
     pub(crate) permits: Option<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct LeaseRequest {
     /// Keep the place in the queue when `waitMs` is over: 202 instead of 409. Needs a `leaseId`.
     pub(crate) keep_place: bool,
     /// Who goes first. All users of a key must agree while it is in use. Default `fifo`.
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<OrderBody>,
 }
 
 /// What a lease is renewed with.

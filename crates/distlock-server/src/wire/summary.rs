@@ -9,7 +9,8 @@ use super::millis;
 /// All locks at a glance. At most a second old.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Summary {
+#[schema(as = Summary)]
+pub(crate) struct SummaryBody {
     /// When it was made, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) backend: BackendState,
@@ -38,13 +39,14 @@ pub(crate) struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait_p95_ms: Option<u64>,
     /// How it was lately, oldest first, at most 150 points.
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<PointBody>,
 }
 
 /// One moment of the past.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Point {
+#[schema(as = Point)]
+pub(crate) struct PointBody {
     pub(crate) at_ms: u64,
     pub(crate) held: u64,
     pub(crate) waiting: u64,
@@ -68,13 +70,14 @@ pub(crate) struct BackendState {
     pub(crate) nodes_up: Option<u64>,
     /// The servers of a quorum; none for a single store.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<NodeBody>,
 }
 
 /// One server of a quorum.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Node {
+#[schema(as = Node)]
+pub(crate) struct NodeBody {
     /// Its address, without secrets.
     pub(crate) name: String,
     pub(crate) state: NodeStanding,
@@ -94,7 +97,7 @@ pub(crate) enum NodeStanding {
     Quarantined,
 }
 
-impl From<&NodeHealth> for Node {
+impl From<&NodeHealth> for NodeBody {
     fn from(node: &NodeHealth) -> Self {
         let (state, left) = match node.state {
             NodeState::Up => (NodeStanding::Up, None),

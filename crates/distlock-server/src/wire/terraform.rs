@@ -35,7 +35,7 @@ struct Packed {
 }
 
 /// What stands before it.
-const MARK: &str = "terraform ";
+const TERRAFORM_MARK: &str = "terraform ";
 
 impl LockInfo {
     /// The lock as a reason that fits into `max` bytes: the least important goes first.
@@ -52,7 +52,7 @@ impl LockInfo {
         ];
         drop_one.into_iter().find_map(|drop| {
             drop(&mut packed);
-            let text = format!("{MARK}{}", serde_json::to_string(&packed).ok()?);
+            let text = format!("{TERRAFORM_MARK}{}", serde_json::to_string(&packed).ok()?);
             (text.len() <= max).then_some(text)
         })
     }
@@ -61,7 +61,8 @@ impl LockInfo {
     /// owner and a reason.
     pub(crate) fn unpack(owner: &str, reason: Option<&str>) -> Self {
         let reason = reason.unwrap_or_default();
-        let packed = reason.strip_prefix(MARK).and_then(|text| serde_json::from_str(text).ok());
+        let packed =
+            reason.strip_prefix(TERRAFORM_MARK).and_then(|text| serde_json::from_str(text).ok());
         let who = owner.to_owned();
         match packed {
             Some(Packed { id, operation, version, created, path, info }) => {

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use distlock::Locks;
-use distlock_server::{Config, Error, Server};
+use distlock_server::{Server, ServerConfig, ServerError};
 use reqwest::RequestBuilder;
 use serde_json::json;
 
@@ -19,9 +19,9 @@ fn lease(service: &Service) -> RequestBuilder {
 
 #[tokio::test]
 async fn a_service_that_others_can_reach_needs_tokens() {
-    let open = Config::new("0.0.0.0:0".parse().unwrap());
+    let open = ServerConfig::new("0.0.0.0:0".parse().unwrap());
     let refused = Server::bind(open.clone(), Locks::memory()).await.unwrap_err();
-    assert!(matches!(refused, Error::Unprotected(_)), "{refused}");
+    assert!(matches!(refused, ServerError::Unprotected(_)), "{refused}");
     let mut protected = open;
     protected.tokens = tokens();
     assert!(Server::bind(protected, Locks::memory()).await.is_ok());

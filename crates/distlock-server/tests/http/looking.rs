@@ -71,7 +71,7 @@ async fn a_key_shows_who_holds_and_who_waits(service: Service) {
 
 /// True if there is no journal: then nobody pretends that there is.
 async fn without_a_past(service: &Service) -> bool {
-    if service.locks.feed(distlock::Since::Now).is_ok() {
+    if service.locks.feed(distlock::StartAt::Now).is_ok() {
         return false;
     }
     service.get(&format!("/api/v1/locks/{PATH}/history")).await.is(501);
@@ -203,7 +203,7 @@ async fn a_summary_counts(service: Service) {
         let counts = ["held", "contended", "waiting"].map(|name| summary.number_of(name));
         assert_eq!(counts, [2, 1, 1], "{}", summary.text);
         assert!(summary.json["oldestWaitMs"].is_u64(), "{}", summary.text);
-        if service.locks.feed(distlock::Since::Now).is_ok() {
+        if service.locks.feed(distlock::StartAt::Now).is_ok() {
             assert_eq!(summary.number_of("lost24h"), 0);
         }
         assert_eq!(summary.json["points"].as_array().unwrap().len(), 1);

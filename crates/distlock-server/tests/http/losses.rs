@@ -29,7 +29,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 async fn a_lease_that_ran_out_counts_as_lost(service: Service) {
-    let journal = service.locks.feed(distlock::Since::Now).is_ok();
+    let journal = service.locks.feed(distlock::StartAt::Now).is_ok();
     let kept = service.send("POST", "/api/v1/locks/kept/leases", json!({"ttlMs": 60_000})).await;
     service.lease(json!({"ttlMs": 200, "owner": "slow"})).await.is(201);
     until("counted", async || lost(&service).await == 1.0).await;
@@ -54,7 +54,7 @@ async fn a_lease_that_ran_out_counts_as_lost(service: Service) {
 }
 
 async fn a_crashed_holder_counts_as_lost_on_the_dashboard(service: Service) {
-    if service.locks.feed(distlock::Since::Now).is_err() {
+    if service.locks.feed(distlock::StartAt::Now).is_err() {
         return;
     }
     let count = async || service.get("/api/v1/summary").await.is(200).json["lost24h"].clone();
@@ -74,7 +74,7 @@ async fn a_crashed_holder_counts_as_lost_on_the_dashboard(service: Service) {
 }
 
 async fn a_kept_place_has_not_given_up(service: Service) {
-    if service.locks.feed(distlock::Since::Now).is_err() {
+    if service.locks.feed(distlock::StartAt::Now).is_err() {
         return;
     }
     let held = service.lease(json!({"owner": "first"})).await.is(201).text_of("leaseId");

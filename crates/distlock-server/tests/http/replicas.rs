@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock::Locks;
-use distlock_server::{Config, Server};
+use distlock_server::{Server, ServerConfig};
 use distlock_testkit::servers::RedisServer;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ fn a_replica_of_another_process() {
     let Ok(url) = std::env::var(STORE) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let config = Config::new("127.0.0.1:0".parse().unwrap());
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
         let server = Server::bind(config, Locks::connect(&url).unwrap()).await.unwrap();
         println!("\nlistening on {}", server.address().unwrap());
         server.run(CancellationToken::new()).await.unwrap();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use distlock_server::{Config, Reloader, Server, Tokens};
+use distlock_server::{Reloader, Server, ServerConfig, Tokens};
 use distlock_testkit::servers::RedisServer;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(crate) struct Service {
     pub(crate) client: Client,
     pub(crate) stop: CancellationToken,
     pub(crate) reloader: Reloader,
-    pub(crate) running: Option<JoinHandle<Result<(), distlock_server::Error>>>,
+    pub(crate) running: Option<JoinHandle<Result<(), distlock_server::ServerError>>>,
     /// Ends with the service.
     _store: Option<Store>,
 }
@@ -81,7 +81,7 @@ impl Service {
     }
 
     /// A service with other choices than the default.
-    pub(crate) async fn with(on: On, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn with(on: On, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let (locks, store) = match on {
             On::Memory => (Locks::memory(), None),
             On::Sqlite => {
@@ -99,8 +99,8 @@ impl Service {
     }
 
     /// A service over locks that somebody else has made.
-    pub(crate) async fn over(locks: Locks, change: impl FnOnce(&mut Config)) -> Self {
-        let mut config = Config::new("127.0.0.1:0".parse().unwrap());
+    pub(crate) async fn over(locks: Locks, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
         change(&mut config);
         let server = Server::bind(config, locks.clone()).await.unwrap();
         let (address, stop) = (server.address().unwrap(), CancellationToken::new());

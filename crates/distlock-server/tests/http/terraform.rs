@@ -93,7 +93,7 @@ async fn force_unlock_takes_it_away(service: Service) {
     service.send("UNLOCK", PATH, Value::Null).await.is(200);
     service.send("UNLOCK", PATH, Value::Null).await.is(200);
     lock(&service, "two").await.is(200);
-    if service.locks.feed(distlock::Since::Now).is_err() {
+    if service.locks.feed(distlock::StartAt::Now).is_err() {
         return;
     }
     let past = service.get("/api/v1/locks/terraform%2Fprod/history").await.is(200);

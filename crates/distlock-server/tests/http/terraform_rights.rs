@@ -78,7 +78,7 @@ async fn a_state_is_deleted_under_its_lock_or_by_an_operator() {
     // Both are recorded, with the name of the token.
     let mut actions = Vec::new();
     for entry in service.locks.journal_page(None, 100).await.unwrap().entries {
-        if let distlock::What::Action { by, what } = entry.note.what {
+        if let distlock::NoteEvent::Action { by, what } = entry.note.what {
             actions.push(format!("{} {what} by {by}", entry.note.key));
         }
     }
@@ -114,7 +114,7 @@ async fn an_unlock_is_recorded_with_the_name_of_the_token() {
     let entries = service.locks.journal_page(None, 100).await.unwrap().entries;
     let noted = entries.iter().any(|entry| {
         let by_token = |by: &distlock::Label| by.as_str() == "token-3";
-        matches!(&entry.note.what, distlock::What::Action { by, .. } if by_token(by))
+        matches!(&entry.note.what, distlock::NoteEvent::Action { by, .. } if by_token(by))
     });
     assert!(noted, "{entries:?}");
 }

@@ -1,9 +1,9 @@
 //! A claim whose id the caller chose is asked for by several calls: each cleans up after itself.
 
-use distlock_core::{Answer, Ask, AttemptId, Outcome, Target};
+use distlock_core::{Answer, Ask, AttemptId, ReleaseOutcome, Target};
 
 use super::Subject;
-use super::support::{Client, LONG, Stage, Wish, burying, granted, held};
+use super::support::{AskExt, KitClient, KitStage, LONG, burying, granted, held};
 
 /// The same ask in another call.
 fn attempted(ask: &Ask) -> Ask {
@@ -12,45 +12,49 @@ fn attempted(ask: &Ask) -> Ask {
 }
 
 /// The clean-up of one call.
-async fn clean_up(client: &Client, ask: &Ask, how: distlock_core::How) -> Outcome {
+async fn clean_up(
+    client: &KitClient,
+    ask: &Ask,
+    how: distlock_core::ReleaseOptions,
+) -> ReleaseOutcome {
     let attempt = ask.attempt.expect("the ask is an attempt");
     client.release_target(&Target::Attempt { claim: ask.claim.clone(), attempt }, how).await
 }
 
 /// What a repeated call was granted stays when the first call is cleaned up.
 pub async fn a_clean_up_gives_up_its_own_attempt_only(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = attempted(&stage.mutex());
     let again = attempted(&first);
     let fence = granted(a.ask(&first).await);
     assert_eq!(granted(b.ask(&again).await), fence);
-    assert_eq!(clean_up(&a, &first, burying(LONG)).await, Outcome::Gone);
-    assert_eq!(clean_up(&a, &first, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(clean_up(&a, &first, burying(LONG)).await, ReleaseOutcome::Gone);
+    assert_eq!(clean_up(&a, &first, burying(LONG)).await, ReleaseOutcome::Gone);
     held(b.renew(&again, LONG).await);
     assert!(!matches!(a.ask(&stage.mutex()).await, Answer::Granted { .. }));
 }
 
 /// The clean-up of the last call gives up the claim.
 pub async fn a_claim_goes_with_its_last_attempt(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = attempted(&stage.mutex());
     let again = attempted(&first);
     granted(a.ask(&first).await);
     granted(b.ask(&again).await);
-    assert_eq!(clean_up(&b, &again, burying(LONG)).await, Outcome::Gone);
-    assert_eq!(clean_up(&a, &first, burying(LONG)).await, Outcome::WasHeld);
+    assert_eq!(clean_up(&b, &again, burying(LONG)).await, ReleaseOutcome::Gone);
+    assert_eq!(clean_up(&a, &first, burying(LONG)).await, ReleaseOutcome::WasHeld);
     granted(b.ask(&stage.mutex()).await);
 }
 
 /// An ask that arrives after its own clean-up gets nothing; a repeated call does.
 pub async fn a_dead_attempt_is_refused_and_another_is_granted(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let late = attempted(&stage.mutex());
     let again = attempted(&late);
-    assert_eq!(clean_up(&a, &late, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(clean_up(&a, &late, burying(LONG)).await, ReleaseOutcome::Gone);
     assert_eq!(a.ask(&late).await, Answer::Dead);
     granted(b.ask(&again).await);
     assert_eq!(b.ask(&late).await, Answer::Dead, "over whatever connection");
@@ -59,31 +63,31 @@ pub async fn a_dead_attempt_is_refused_and_another_is_granted(subject: &dyn Subj
 
 /// A hold without attempts is given up by none.
 pub async fn a_claim_without_attempts_is_given_up_by_none(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let plain = stage.mutex();
     let attempt = attempted(&plain);
     granted(a.ask(&plain).await);
     granted(a.ask(&attempt).await);
-    assert_eq!(clean_up(&a, &attempt, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(clean_up(&a, &attempt, burying(LONG)).await, ReleaseOutcome::Gone);
     held(a.renew(&plain, LONG).await);
-    assert_eq!(a.release(&plain).await, Outcome::WasHeld);
+    assert_eq!(a.release(&plain).await, ReleaseOutcome::WasHeld);
 }
 
 /// A release by its claim ends a hold, whatever other calls have asked for it.
 pub async fn a_release_ends_all_attempts(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = attempted(&stage.mutex());
     granted(a.ask(&first).await);
     granted(b.ask(&attempted(&first)).await);
-    assert_eq!(b.release(&first).await, Outcome::WasHeld);
+    assert_eq!(b.release(&first).await, ReleaseOutcome::WasHeld);
     granted(b.ask(&stage.mutex()).await);
 }
 
 /// A place stays as long as one call waits for it, and is granted to that call.
 pub async fn a_place_goes_with_its_last_attempt(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let x = stage.mutex();
     let first = attempted(&stage.mutex().queued(LONG));
@@ -92,25 +96,25 @@ pub async fn a_place_goes_with_its_last_attempt(subject: &dyn Subject) {
     let ticket = b.queue(&first).await;
     assert_eq!(b.queue(&second).await, ticket);
     assert_eq!(b.queue(&third).await, ticket);
-    assert_eq!(clean_up(&b, &first, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(clean_up(&b, &first, burying(LONG)).await, ReleaseOutcome::Gone);
     assert_eq!(a.inspect(&stage.key()).await.waiters_total, 1);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(b.beat(&second, ticket).await);
-    assert_eq!(clean_up(&b, &second, burying(LONG)).await, Outcome::Gone);
-    assert_eq!(clean_up(&b, &third, burying(LONG)).await, Outcome::WasHeld);
+    assert_eq!(clean_up(&b, &second, burying(LONG)).await, ReleaseOutcome::Gone);
+    assert_eq!(clean_up(&b, &third, burying(LONG)).await, ReleaseOutcome::WasHeld);
     assert!(a.inspect(&stage.key()).await.is_free());
 }
 
 /// The same for those who share.
 pub async fn a_shared_claim_goes_with_its_last_attempt(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = attempted(&stage.reader(a.order()));
     let again = attempted(&first);
     granted(a.ask(&first).await);
     granted(b.ask(&again).await);
-    assert_eq!(clean_up(&a, &first, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(clean_up(&a, &first, burying(LONG)).await, ReleaseOutcome::Gone);
     held(b.renew(&again, LONG).await);
-    assert_eq!(clean_up(&b, &again, burying(LONG)).await, Outcome::WasHeld);
+    assert_eq!(clean_up(&b, &again, burying(LONG)).await, ReleaseOutcome::WasHeld);
     assert!(a.inspect(&stage.key()).await.is_free());
 }

@@ -1,16 +1,18 @@
 //! A claim id that was given up never holds again, however late its acquire arrives.
 
-use distlock_core::{Answer, Outcome};
+use distlock_core::{Answer, ReleaseOutcome};
 
 use super::Subject;
-use super::support::{LONG, MARGIN, SHORT, Stage, Wish, burying, gone, granted, held, waiting};
+use super::support::{
+    AskExt, KitStage, LONG, SHORT, STORE_LATE_MAX, burying, gone, granted, held, waiting,
+};
 
 /// A buried claim is refused although the store never saw it before: its acquire was late.
 pub async fn a_buried_claim_is_refused(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let late = stage.mutex();
-    assert_eq!(a.give_up(&late, burying(LONG)).await, Outcome::Gone);
+    assert_eq!(a.give_up(&late, burying(LONG)).await, ReleaseOutcome::Gone);
     assert_eq!(a.ask(&late).await, Answer::Dead);
     assert_eq!(b.ask(&late).await, Answer::Dead, "over whatever connection");
     gone(a.renew(&late, LONG).await);
@@ -18,31 +20,31 @@ pub async fn a_buried_claim_is_refused(subject: &dyn Subject) {
 
 /// A held claim that is released and buried cannot come back.
 pub async fn a_released_and_buried_claim_is_refused(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let x = stage.mutex();
     granted(a.ask(&x).await);
-    assert_eq!(a.give_up(&x, burying(LONG)).await, Outcome::WasHeld);
+    assert_eq!(a.give_up(&x, burying(LONG)).await, ReleaseOutcome::WasHeld);
     assert_eq!(a.ask(&x).await, Answer::Dead);
 }
 
 /// A waiting claim that is given up and buried takes no place again.
 pub async fn a_buried_waiter_takes_no_place(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
     b.queue(&y).await;
-    assert_eq!(b.give_up(&y, burying(LONG)).await, Outcome::WasWaiting);
+    assert_eq!(b.give_up(&y, burying(LONG)).await, ReleaseOutcome::WasWaiting);
     assert_eq!(b.ask(&y).await, Answer::Dead);
     assert_eq!(a.inspect(&stage.key()).await.waiters_total, 0);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     assert!(a.inspect(&stage.key()).await.is_free());
 }
 
 /// A grave stands in nobody's way.
 pub async fn a_grave_keeps_nobody_out(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     a.give_up(&stage.mutex(), burying(LONG)).await;
     assert!(a.inspect(&stage.key()).await.is_free());
@@ -54,7 +56,7 @@ pub async fn a_grave_keeps_nobody_out(subject: &dyn Subject) {
 
 /// A grave is forgotten after its time.
 pub async fn a_grave_is_forgotten(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let late = stage.mutex();
     a.give_up(&late, burying(SHORT)).await;
@@ -65,23 +67,23 @@ pub async fn a_grave_is_forgotten(subject: &dyn Subject) {
 
 /// A grave lasts although the key is taken and freed meanwhile.
 pub async fn a_grave_outlives_other_holders(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let late = stage.mutex();
     a.give_up(&late, burying(LONG)).await;
     for _ in 0..3 {
         let x = stage.mutex().lasting(SHORT);
         granted(b.ask(&x).await);
-        assert_eq!(b.release(&x).await, Outcome::WasHeld);
+        assert_eq!(b.release(&x).await, ReleaseOutcome::WasHeld);
     }
     granted(b.ask(&stage.mutex().lasting(SHORT)).await);
-    stage.pass(SHORT + MARGIN).await;
+    stage.pass(SHORT + STORE_LATE_MAX).await;
     assert_eq!(a.ask(&late).await, Answer::Dead);
 }
 
 /// Burying one claim of a client leaves its others alone.
 pub async fn a_grave_is_for_one_claim(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, y, z) = (stage.mutex(), stage.mutex().queued(LONG), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
@@ -89,6 +91,6 @@ pub async fn a_grave_is_for_one_claim(subject: &dyn Subject) {
     let ticket = b.queue(&z).await;
     b.give_up(&y, burying(LONG)).await;
     assert_eq!(waiting(b.beat(&z, ticket).await).ahead, 0);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(b.beat(&z, ticket).await);
 }

@@ -1,27 +1,29 @@
 //! A look shows who holds and who waits, gives away no secret and changes nothing.
 
-use distlock_core::{Ask, ClaimId, Mode, Outcome, SNAPSHOT_MAX};
+use distlock_core::{Ask, ClaimId, Mode, ReleaseOutcome, SNAPSHOT_MAX};
 use futures_util::future::join_all;
 
 use super::Subject;
-use super::support::{LONG, MARGIN, SHORT, Stage, Wish, busy, granted, label, waiting};
+use super::support::{
+    AskExt, KitStage, LONG, SHORT, STORE_LATE_MAX, busy, granted, label, waiting,
+};
 
 /// A key that nobody holds is free, before and after.
 pub async fn a_free_key_looks_free(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let x = stage.mutex();
     let before = a.inspect(&stage.key()).await;
     assert!(before.is_free() && before.order.is_none(), "{before:?}");
     granted(a.ask(&x).await);
     assert!(!a.inspect(&stage.key()).await.is_free());
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     assert_eq!(a.inspect(&stage.key()).await, before);
 }
 
 /// A look shows the holder: owner, reason, fence, weight, and how long it has left.
 pub async fn a_look_shows_the_holder(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let x = Ask { reason: Some(label("release 1.9")), ..stage.mutex().owned_by("ci-7") };
     let fence = granted(a.ask(&x).await);
@@ -33,13 +35,16 @@ pub async fn a_look_shows_the_holder(subject: &dyn Subject) {
     assert_eq!((holder.owner.as_str(), holder.fence, holder.weight), ("ci-7", fence, 1));
     assert_eq!((&holder.reason, holder.mode()), (&x.reason, Mode::Exclusive), "{holder:?}");
     assert_eq!(holder.capacity, Some(1), "{holder:?}");
-    assert!(holder.exclusive && holder.held_for >= SHORT - MARGIN, "{holder:?}");
-    assert!(holder.expires_in.is_some_and(|left| left <= LONG - SHORT + MARGIN), "{holder:?}");
+    assert!(holder.exclusive && holder.held_for >= SHORT - STORE_LATE_MAX, "{holder:?}");
+    assert!(
+        holder.expires_in.is_some_and(|left| left <= LONG - SHORT + STORE_LATE_MAX),
+        "{holder:?}"
+    );
 }
 
 /// A look shows the waiters in the sequence in which they will be served.
 pub async fn a_look_shows_the_line(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     granted(a.ask(&stage.mutex()).await);
     for owner in ["first", "second", "third"] {
@@ -52,7 +57,7 @@ pub async fn a_look_shows_the_line(subject: &dyn Subject) {
     assert_eq!(owners, ["first", "second", "third"]);
     for waiter in &look.waiters {
         assert!(waiter.exclusive && waiter.weight == 1, "{waiter:?}");
-        assert!(waiter.waited >= SHORT - MARGIN, "{waiter:?}");
+        assert!(waiter.waited >= SHORT - STORE_LATE_MAX, "{waiter:?}");
     }
 }
 
@@ -64,7 +69,7 @@ fn gives_away(text: &str, id: &ClaimId) -> bool {
 
 /// Claim ids are secrets: no look and no refusal shows one.
 pub async fn a_look_gives_away_no_claim_id(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, shot) = (stage.mutex(), stage.mutex());
     granted(a.ask(&x).await);
@@ -76,7 +81,7 @@ pub async fn a_look_gives_away_no_claim_id(subject: &dyn Subject) {
 
 /// Nor does a look show the id of one who waits.
 pub async fn a_look_gives_away_no_waiters_id(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex()).await);
@@ -87,7 +92,7 @@ pub async fn a_look_gives_away_no_waiters_id(subject: &dyn Subject) {
 
 /// A look at many holders shows some of them and counts all.
 pub async fn a_look_at_many_holders_is_bounded(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let many: Vec<_> = (0..SNAPSHOT_MAX + 20).map(|_| stage.reader(a.order())).collect();
     for answer in join_all(many.iter().map(|ask| a.ask(ask))).await {
@@ -99,7 +104,7 @@ pub async fn a_look_at_many_holders_is_bounded(subject: &dyn Subject) {
 
 /// A look at a long line shows the front of it and counts all.
 pub async fn a_look_at_a_long_line_is_bounded(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     granted(a.ask(&stage.mutex()).await);
     a.queue(&stage.mutex().queued(LONG).owned_by("first")).await;
@@ -112,7 +117,7 @@ pub async fn a_look_at_a_long_line_is_bounded(subject: &dyn Subject) {
 
 /// A look does not show what has ended, touched or not.
 pub async fn a_look_shows_nothing_that_has_ended(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     granted(a.ask(&stage.mutex().lasting(SHORT)).await);
     stage.outlive_short().await;
@@ -122,7 +127,7 @@ pub async fn a_look_shows_nothing_that_has_ended(subject: &dyn Subject) {
 
 /// A look prolongs no lease.
 pub async fn a_look_prolongs_nothing(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     granted(a.ask(&stage.mutex().lasting(SHORT)).await);
     for _ in 0..4 {
@@ -130,13 +135,13 @@ pub async fn a_look_prolongs_nothing(subject: &dyn Subject) {
         a.inspect(&stage.key()).await;
         stage.pass(SHORT / 4).await;
     }
-    stage.pass(MARGIN).await;
+    stage.pass(STORE_LATE_MAX).await;
     granted(b.ask(&stage.mutex()).await);
 }
 
 /// A look is no heartbeat: it keeps no place alive.
 pub async fn a_look_is_no_heartbeat(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (y, z) = (stage.mutex().queued(LONG), stage.mutex().queued(SHORT));
     granted(a.ask(&stage.mutex()).await);

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use distlock_core::{Confirmed, Key, Outcome, Renewal, Standing, TTL_MAX, TTL_MIN};
+use distlock_core::{Confirmed, Key, ReleaseOutcome, Renewal, Standing, TTL_MAX, TTL_MIN};
 use futures_util::{FutureExt, StreamExt};
 
 use super::Subject;
 use super::support::{
-    LONG, MARGIN, SHORT, Stage, Wish, burying, busy, gone, granted, held, key, mutex, waiting,
+    AskExt, KitStage, LONG, SHORT, STORE_LATE_MAX, burying, busy, gone, granted, held, key, mutex,
+    waiting,
 };
 
 /// Names that some store might cut, fold, escape or mistake for another.
@@ -69,7 +70,7 @@ const ODD: &[&str] = &[
     "$1",
 ];
 
-fn odd_keys(stage: &Stage<'_>) -> BTreeSet<Key> {
+fn odd_keys(stage: &KitStage<'_>) -> BTreeSet<Key> {
     let prefix = stage.prefix();
     let mut keys = BTreeSet::new();
     for odd in ODD {
@@ -86,7 +87,7 @@ fn odd_keys(stage: &Stage<'_>) -> BTreeSet<Key> {
 
 /// Keys are the same only if they are equal byte for byte.
 pub async fn odd_keys_do_not_interfere(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let asks: Vec<_> = odd_keys(&stage).iter().map(mutex).collect();
     for ask in &asks {
@@ -97,7 +98,7 @@ pub async fn odd_keys_do_not_interfere(subject: &dyn Subject) {
         assert_eq!(b.inspect(&ask.claim.key).await.key, ask.claim.key);
     }
     for (nth, ask) in asks.iter().enumerate() {
-        assert_eq!(a.release(ask).await, Outcome::WasHeld, "{:?}", ask.claim.key);
+        assert_eq!(a.release(ask).await, ReleaseOutcome::WasHeld, "{:?}", ask.claim.key);
         assert!(b.inspect(&ask.claim.key).await.is_free(), "{:?}", ask.claim.key);
         if let Some(next) = asks.get(nth + 1) {
             held(a.renew(next, LONG).await);
@@ -107,7 +108,7 @@ pub async fn odd_keys_do_not_interfere(subject: &dyn Subject) {
 
 /// The queues of odd keys do not interfere either.
 pub async fn odd_queues_do_not_interfere(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let keys = odd_keys(&stage);
     let mut line = Vec::new();
@@ -119,36 +120,36 @@ pub async fn odd_queues_do_not_interfere(subject: &dyn Subject) {
     }
     for (x, y, ticket) in &line {
         assert_eq!(waiting(b.beat(y, *ticket).await).ahead, 0, "{:?}", x.claim.key);
-        assert_eq!(a.release(x).await, Outcome::WasHeld);
+        assert_eq!(a.release(x).await, ReleaseOutcome::WasHeld);
         held(b.beat(y, *ticket).await);
     }
 }
 
 /// The shortest lease is a lease: it ends, and is not taken for one without an end.
 pub async fn the_shortest_lease_ends(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     granted(a.ask(&stage.mutex().lasting(TTL_MIN)).await);
-    stage.pass(MARGIN).await;
+    stage.pass(STORE_LATE_MAX).await;
     granted(b.ask(&stage.mutex()).await);
 }
 
 /// The longest lease is accepted, kept and released.
 pub async fn the_longest_lease_is_kept(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let x = stage.mutex().lasting(TTL_MAX);
     granted(a.ask(&x).await);
     held(a.renew(&x, TTL_MAX).await);
     let left = busy(b.ask(&stage.mutex()).await).retry_after.expect("the lease has an end");
-    assert!(left > TTL_MAX - LONG && left <= TTL_MAX + MARGIN, "{left:?}");
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert!(left > TTL_MAX - LONG && left <= TTL_MAX + STORE_LATE_MAX, "{left:?}");
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     granted(b.ask(&stage.mutex()).await);
 }
 
 /// A lease of a fraction of a millisecond more than some is not cut to nothing.
 pub async fn a_fractional_lease_is_kept(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let x = stage.mutex().lasting(LONG + Duration::from_nanos(1_500_001));
     granted(a.ask(&x).await);
@@ -158,7 +159,7 @@ pub async fn a_fractional_lease_is_kept(subject: &dyn Subject) {
 
 /// A batch answers for each index exactly once and then ends, whatever is in it.
 pub async fn a_batch_answers_each_index_once(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let mut batch = Vec::new();
     for nth in 0..250 {
@@ -183,7 +184,7 @@ pub async fn a_batch_answers_each_index_once(subject: &dyn Subject) {
 
 /// A batch can renew those who hold and those who wait, at one key and at several.
 pub async fn a_batch_mixes_held_and_waiting(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
     let elsewhere = mutex(&stage.named("/elsewhere"));
@@ -209,7 +210,7 @@ pub async fn a_batch_mixes_held_and_waiting(subject: &dyn Subject) {
 
 /// An empty batch ends at once.
 pub async fn an_empty_batch_ends(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     assert!(a.renewals(&[]).await.is_empty());
 }
@@ -217,7 +218,7 @@ pub async fn an_empty_batch_ends(subject: &dyn Subject) {
 /// A call that is dropped, before or after it began, leaves the store usable; and the claim, once
 /// buried, takes nothing.
 pub async fn a_dropped_acquire_takes_nothing(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     for _ in 0..10 {
         let (never, begun) = (stage.mutex(), stage.mutex());
@@ -229,13 +230,13 @@ pub async fn a_dropped_acquire_takes_nothing(subject: &dyn Subject) {
         }
         let x = stage.mutex();
         granted(b.ask(&x).await);
-        assert_eq!(b.release(&x).await, Outcome::WasHeld);
+        assert_eq!(b.release(&x).await, ReleaseOutcome::WasHeld);
     }
 }
 
 /// A renewal, release or look that is dropped leaves the store usable and the hold in order.
 pub async fn dropped_calls_leave_the_store_usable(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let x = stage.mutex();
     let fence = granted(a.ask(&x).await);
@@ -256,7 +257,7 @@ pub async fn dropped_calls_leave_the_store_usable(subject: &dyn Subject) {
 
 /// Confirming renews a hold and counts the replicas that have it; what is gone is not confirmed.
 pub async fn a_hold_is_confirmed(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let x = stage.mutex();
     let renewal = Renewal::hold(x.claim.clone(), LONG);
@@ -271,7 +272,7 @@ pub async fn a_hold_is_confirmed(subject: &dyn Subject) {
 
 /// The store says who it is, the same to every client and every time.
 pub async fn a_store_has_one_identity(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = a.backend.probe().await.expect("a probe is answered");
     assert!(!first.identity.is_empty());
@@ -285,7 +286,7 @@ pub async fn a_store_has_one_identity(subject: &dyn Subject) {
 
 /// What a backend can do does not change and is the same for every client.
 pub async fn capabilities_are_constant(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let first = a.backend.capabilities();
     granted(a.ask(&stage.mutex()).await);

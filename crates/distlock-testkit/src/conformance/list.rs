@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use distlock_core::{Key, Outcome, SNAPSHOT_MAX, Snapshot};
+use distlock_core::{Key, ReleaseOutcome, SNAPSHOT_MAX, Snapshot};
 use futures_util::future::join_all;
 
 use super::Subject;
-use super::support::{Client, LONG, SHORT, Stage, Wish, granted, mutex};
+use super::support::{AskExt, KitClient, KitStage, LONG, SHORT, granted, mutex};
 
 /// More pages than any list of the kit has; a store that scans may hand out empty ones.
-const PAGES_MAX: usize = 100_000;
+const LIST_PAGES_MAX: usize = 100_000;
 
 /// All pages. A store that scans may show a key on two of them.
-async fn all(client: &Client, prefix: &str) -> Vec<Snapshot> {
+async fn all(client: &KitClient, prefix: &str) -> Vec<Snapshot> {
     let (mut seen, mut cursor) = (Vec::new(), None);
-    for _ in 0..PAGES_MAX {
+    for _ in 0..LIST_PAGES_MAX {
         let page = client.backend.list(prefix, cursor.as_ref()).await.expect("a list is answered");
         assert!(page.locks.len() <= SNAPSHOT_MAX, "a page of {}", page.locks.len());
         seen.extend(page.locks);
@@ -26,13 +26,13 @@ async fn all(client: &Client, prefix: &str) -> Vec<Snapshot> {
     panic!("the list does not end");
 }
 
-async fn names(client: &Client, prefix: &str) -> BTreeSet<Key> {
+async fn names(client: &KitClient, prefix: &str) -> BTreeSet<Key> {
     all(client, prefix).await.into_iter().map(|lock| lock.key).collect()
 }
 
 /// A list shows the held keys that begin with the prefix, byte by byte, and no others.
 pub async fn a_list_is_by_prefix(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let keys = ["/a", "/a/1", "/ab", "/b", "/*", "/A", "/a%", "/{a}"].map(|n| stage.named(n));
     for key in &keys {
@@ -48,7 +48,7 @@ pub async fn a_list_is_by_prefix(subject: &dyn Subject) {
 
 /// A list shows of each key what a look at it shows.
 pub async fn a_list_shows_holders(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let fence = granted(a.ask(&stage.mutex().owned_by("ci-7")).await);
     let listed = all(&a, stage.prefix()).await;
@@ -59,7 +59,7 @@ pub async fn a_list_shows_holders(subject: &dyn Subject) {
 
 /// A list of many keys comes in pages, misses none and ends.
 pub async fn a_long_list_comes_in_pages(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let asks: Vec<_> =
         (0..SNAPSHOT_MAX * 2 + 7).map(|nth| mutex(&stage.named(&format!("/{nth}")))).collect();
@@ -72,21 +72,21 @@ pub async fn a_long_list_comes_in_pages(subject: &dyn Subject) {
 
 /// A list shows no key whose leases have ended.
 pub async fn a_list_shows_only_live_keys(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let (dead, live, done) =
         (mutex(&stage.named("/dead")), mutex(&stage.named("/live")), mutex(&stage.named("/done")));
     granted(a.ask(&dead.lasting(SHORT)).await);
     granted(a.ask(&live).await);
     granted(a.ask(&done).await);
-    assert_eq!(a.release(&done).await, Outcome::WasHeld);
+    assert_eq!(a.release(&done).await, ReleaseOutcome::WasHeld);
     stage.outlive_short().await;
     assert_eq!(names(&a, stage.prefix()).await, BTreeSet::from([live.claim.key]));
 }
 
 /// When everything is released, nothing is listed: neither side keys nor those who waited.
 pub async fn nothing_is_left_when_all_is_released(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     for nth in 0..5 {
         let x = mutex(&stage.named(&format!("/{nth}")));
@@ -94,9 +94,9 @@ pub async fn nothing_is_left_when_all_is_released(subject: &dyn Subject) {
         granted(a.ask(&x).await);
         b.queue(&y).await;
         b.queue(&z).await;
-        assert_eq!(b.release(&z).await, Outcome::WasWaiting);
-        assert_eq!(a.release(&x).await, Outcome::WasHeld);
-        assert_eq!(b.release(&y).await, Outcome::WasHeld);
+        assert_eq!(b.release(&z).await, ReleaseOutcome::WasWaiting);
+        assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
+        assert_eq!(b.release(&y).await, ReleaseOutcome::WasHeld);
     }
     assert_eq!(all(&a, stage.prefix()).await, []);
 }

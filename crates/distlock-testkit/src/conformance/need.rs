@@ -1,9 +1,9 @@
 //! What a promise needs of a backend, and how a backend without it has to answer.
 
-use distlock_core::{Answer, Capabilities, Fault, FaultKind, Order, Outcome, Renewal};
+use distlock_core::{Answer, Capabilities, Fault, FaultKind, Order, ReleaseOutcome, Renewal};
 
 use super::Subject;
-use super::support::{Client, LONG, Stage, Wish, fresh_reentry, gone, granted, held};
+use super::support::{AskExt, KitClient, KitStage, LONG, fresh_reentry, gone, granted, held};
 
 /// Something that a backend may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Need {
 
     /// Checks that a backend without it says so instead of doing something similar.
     pub(super) async fn is_refused(self, subject: &dyn Subject) {
-        let stage = Stage::new(subject);
+        let stage = KitStage::new(subject);
         let a = stage.client().await;
         let order = a.backend.capabilities().orders.first().copied().unwrap_or_default();
         let ask = match self {
@@ -100,7 +100,7 @@ fn assert_unsupported(need: Need, answer: &Result<(), Fault>) {
     );
 }
 
-async fn downgrade_is_refused(stage: &Stage<'_>, a: &Client) {
+async fn downgrade_is_refused(stage: &KitStage<'_>, a: &KitClient) {
     let x = stage.mutex();
     granted(a.ask(&x).await);
     let lower = Renewal { weight: Some(1), ..Renewal::hold(x.claim.clone(), LONG) };
@@ -111,21 +111,21 @@ async fn downgrade_is_refused(stage: &Stage<'_>, a: &Client) {
 
 /// Silence is allowed, since a push is a shortcut only; so there is nothing to refuse, but a
 /// waiter must learn of its grant all the same.
-async fn grant_is_told_by_heartbeat(stage: &Stage<'_>, a: &Client) {
+async fn grant_is_told_by_heartbeat(stage: &KitStage<'_>, a: &KitClient) {
     if !a.backend.capabilities().queue {
         return;
     }
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
     let ticket = a.queue(&y).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(a.beat(&y, ticket).await);
 }
 
 /// The same for a holder and a break.
-async fn break_is_told_by_renewal(stage: &Stage<'_>, a: &Client) {
+async fn break_is_told_by_renewal(stage: &KitStage<'_>, a: &KitClient) {
     let x = stage.mutex();
     let fence = granted(a.ask(&x).await);
-    assert_eq!(a.break_hold(&stage.key(), fence).await, Outcome::WasHeld);
+    assert_eq!(a.break_hold(&stage.key(), fence).await, ReleaseOutcome::WasHeld);
     gone(a.renew(&x, LONG).await);
 }

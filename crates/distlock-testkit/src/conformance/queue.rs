@@ -1,13 +1,15 @@
 //! Who waits stands in line: in sequence, without gaps, without overtaking.
 
-use distlock_core::{Answer, Ask, Outcome, Wait};
+use distlock_core::{Answer, Ask, ReleaseOutcome, Wait};
 
 use super::Subject;
-use super::support::{LONG, SHORT, Stage, Wish, busy, busy_with, gone, granted, held, waiting};
+use super::support::{
+    AskExt, KitStage, LONG, SHORT, busy, busy_with, gone, granted, held, waiting,
+};
 
 /// Waiters are served exactly in the sequence in which they came.
 pub async fn waiters_are_served_in_sequence(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let clients: [_; 4] = stage.clients().await;
     let first = stage.mutex();
     granted(clients[0].ask(&first).await);
@@ -17,20 +19,20 @@ pub async fn waiters_are_served_in_sequence(subject: &dyn Subject) {
         let ticket = clients[nth % 4].queue(&ask).await;
         line.push((&clients[nth % 4], ask, ticket));
     }
-    assert_eq!(clients[0].release(&first).await, Outcome::WasHeld);
+    assert_eq!(clients[0].release(&first).await, ReleaseOutcome::WasHeld);
     for (nth, (client, ask, ticket)) in line.iter().enumerate() {
         held(client.beat(ask, *ticket).await);
         for (behind, (client, ask, ticket)) in line[nth + 1..].iter().enumerate() {
             assert_eq!(waiting(client.beat(ask, *ticket).await).ahead, behind as u64);
         }
-        assert_eq!(client.release(ask).await, Outcome::WasHeld);
+        assert_eq!(client.release(ask).await, ReleaseOutcome::WasHeld);
     }
     granted(clients[0].ask(&stage.mutex()).await);
 }
 
 /// Tickets grow in the sequence of arrival.
 pub async fn tickets_grow(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     granted(a.ask(&stage.mutex()).await);
     let mut last = 0;
@@ -43,7 +45,7 @@ pub async fn tickets_grow(subject: &dyn Subject) {
 
 /// Tickets do not restart when the queue and the key were empty in between.
 pub async fn tickets_never_restart(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let mut last = 0;
     for _ in 0..3 {
@@ -52,14 +54,14 @@ pub async fn tickets_never_restart(subject: &dyn Subject) {
         let ticket = b.queue(&y).await;
         assert!(ticket > last, "{ticket} after {last}");
         last = ticket;
-        assert_eq!(b.release(&y).await, Outcome::WasWaiting);
-        assert_eq!(a.release(&x).await, Outcome::WasHeld);
+        assert_eq!(b.release(&y).await, ReleaseOutcome::WasWaiting);
+        assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     }
 }
 
 /// A waiter that asks again keeps its place and its ticket.
 pub async fn asking_again_keeps_the_place(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let x = stage.mutex();
     let (y, z) = (stage.mutex().queued(LONG), stage.mutex().queued(LONG));
@@ -68,14 +70,14 @@ pub async fn asking_again_keeps_the_place(subject: &dyn Subject) {
     let behind = c.queue(&z).await;
     assert_eq!(b.queue(&y).await, ticket);
     assert_eq!(busy(b.ask(&y).await).ahead, 0);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(b.beat(&y, ticket).await);
     waiting(c.beat(&z, behind).await);
 }
 
 /// Every waiter is told how many are ahead of it, when it asks and when it renews.
 pub async fn ahead_counts_those_in_front(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     granted(a.ask(&stage.mutex()).await);
     let line: Vec<_> = (0..5).map(|_| stage.mutex().queued(LONG)).collect();
@@ -90,19 +92,19 @@ pub async fn ahead_counts_those_in_front(subject: &dyn Subject) {
 
 /// A release admits the first in line in the same step: nobody comes between.
 pub async fn a_release_admits_the_next(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG).owned_by("next"));
     granted(a.ask(&x).await);
     let ticket = b.queue(&y).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     assert_eq!(busy_with(c.ask(&stage.mutex()).await), "next");
     held(b.beat(&y, ticket).await);
 }
 
 /// The end of a lease admits the first in line, ahead of whoever notices it.
 pub async fn an_expiry_admits_the_next(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let y = stage.mutex().queued(LONG).owned_by("next");
     granted(a.ask(&stage.mutex().lasting(SHORT)).await);
@@ -114,7 +116,7 @@ pub async fn an_expiry_admits_the_next(subject: &dyn Subject) {
 
 /// A waiter's own heartbeat notices that the holder's lease has ended.
 pub async fn a_heartbeat_notices_the_expiry(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex().lasting(SHORT)).await);
@@ -126,61 +128,61 @@ pub async fn a_heartbeat_notices_the_expiry(subject: &dyn Subject) {
 
 /// A waiter that asks again after it was admitted gets its grant.
 pub async fn asking_again_after_admission_is_granted(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
     let ticket = b.queue(&y).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     let fence = held(b.beat(&y, ticket).await);
     assert_eq!(granted(b.ask(&y).await), fence);
 }
 
 /// A waiter that leaves is out of the line, and those behind it move up.
 pub async fn a_waiter_that_leaves_makes_room(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let x = stage.mutex();
     let (y, z) = (stage.mutex().queued(LONG), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
     let ticket = b.queue(&y).await;
     let behind = c.queue(&z).await;
-    assert_eq!(b.release(&y).await, Outcome::WasWaiting);
-    assert_eq!(b.release(&y).await, Outcome::Gone);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::WasWaiting);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::Gone);
     gone(b.beat(&y, ticket).await);
     assert_eq!(waiting(c.beat(&z, behind).await).ahead, 0);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(c.beat(&z, behind).await);
 }
 
 /// A waiter that leaves after it was admitted, not knowing it, passes the key on.
 pub async fn a_waiter_that_leaves_too_late_passes_it_on(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let x = stage.mutex();
     let (y, z) = (stage.mutex().queued(LONG), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
     b.queue(&y).await;
     let behind = c.queue(&z).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
-    assert_eq!(b.release(&y).await, Outcome::WasHeld, "it was admitted meanwhile");
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::WasHeld, "it was admitted meanwhile");
     held(c.beat(&z, behind).await);
 }
 
 /// A wrong claim's release removes nobody from the line.
 pub async fn a_wrong_claim_removes_no_waiter(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex()).await);
     let ticket = b.queue(&y).await;
-    assert_eq!(b.release(&y.again()).await, Outcome::Gone);
+    assert_eq!(b.release(&y.again()).await, ReleaseOutcome::Gone);
     waiting(b.beat(&y, ticket).await);
 }
 
 /// Where the line is as long as the ask tolerates, the ask is refused and leaves nothing.
 pub async fn a_long_line_is_full(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let wait = Some(Wait { place: LONG, waiters_max: 2 });
     let [y, z, late] = [(); 3].map(|()| Ask { wait, ..stage.mutex() });
@@ -188,16 +190,16 @@ pub async fn a_long_line_is_full(subject: &dyn Subject) {
     b.queue(&y).await;
     b.queue(&z).await;
     assert_eq!(b.ask(&late).await, Answer::Full);
-    assert_eq!(b.release(&late).await, Outcome::Gone);
+    assert_eq!(b.release(&late).await, ReleaseOutcome::Gone);
     // Who is in line already is not refused, and a place that is given up can be taken.
     b.queue(&z).await;
-    assert_eq!(b.release(&y).await, Outcome::WasWaiting);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::WasWaiting);
     b.queue(&late).await;
 }
 
 /// A one-shot ask takes no place: who comes later is not behind it.
 pub async fn a_one_shot_never_queues(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (x, shot, y) = (stage.mutex(), stage.mutex(), stage.mutex().queued(LONG));
     granted(a.ask(&x).await);
@@ -205,14 +207,14 @@ pub async fn a_one_shot_never_queues(subject: &dyn Subject) {
     assert_eq!(busy(c.ask(&y).await).ahead, 0);
     gone(b.renew(&shot, LONG).await);
     assert_eq!(a.inspect(&stage.key()).await.waiters_total, 1);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
-    assert_eq!(c.release(&y).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
+    assert_eq!(c.release(&y).await, ReleaseOutcome::WasHeld);
     granted(a.ask(&stage.mutex()).await);
 }
 
 /// A one-shot ask does not overtake who is in line, not even when there is room for it.
 pub async fn a_one_shot_never_overtakes(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let big = stage.permits(2, 3).queued(LONG);
     granted(a.ask(&stage.permits(2, 3)).await);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Fault, How, Key, Label, Order,
-    Outcome, Push, ReentryId, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Wait,
-    Waiting,
+    Answer, Ask, Backend, Busy, CAPACITY_MAX, Claim, ClaimId, Fault, Key, Label, Order, Push,
+    QueuePosition, ReentryId, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing,
+    Streaming, Target, Ticket, Wait,
 };
 use futures_util::StreamExt;
 use tokio::time::timeout;
@@ -22,7 +22,7 @@ pub(super) const SHORT: Duration = Duration::from_secs(2);
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// What a store may be late by: some count in whole milliseconds.
-pub(super) const MARGIN: Duration = Duration::from_millis(50);
+pub(super) const STORE_LATE_MAX: Duration = Duration::from_millis(50);
 
 /// How long a push or the end of a stream may take on a real network.
 const DELIVERY_MAX: Duration = Duration::from_secs(5);
@@ -31,12 +31,12 @@ const DELIVERY_MAX: Duration = Duration::from_secs(5);
 const WAITERS_MAX: u32 = 1_000;
 
 /// The store under test and a prefix that no other promise and no other run uses.
-pub(super) struct Stage<'a> {
+pub(super) struct KitStage<'a> {
     subject: &'a dyn Subject,
     prefix: String,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> KitStage<'a> {
     /// A stage of its own. The prefix says which line of the kit made a key that is found later.
     #[track_caller]
     pub(super) fn new(subject: &'a dyn Subject) -> Self {
@@ -61,7 +61,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Clients of the store, as many as the caller has names for.
-    pub(super) async fn clients<const N: usize>(&self) -> [Client; N] {
+    pub(super) async fn clients<const N: usize>(&self) -> [KitClient; N] {
         let mut clients = Vec::with_capacity(N);
         for _ in 0..N {
             clients.push(self.client().await);
@@ -69,8 +69,8 @@ impl<'a> Stage<'a> {
         clients.try_into().unwrap_or_else(|_| unreachable!("as many as were made"))
     }
 
-    pub(super) async fn client(&self) -> Client {
-        Client { backend: self.subject.client().await }
+    pub(super) async fn client(&self) -> KitClient {
+        KitClient { backend: self.subject.client().await }
     }
 
     pub(super) async fn pass(&self, while_: Duration) {
@@ -79,7 +79,7 @@ impl<'a> Stage<'a> {
 
     /// Lets everything short come to its end.
     pub(super) async fn outlive_short(&self) {
-        self.pass(SHORT + MARGIN).await;
+        self.pass(SHORT + STORE_LATE_MAX).await;
     }
 
     /// A new one-shot claim for all of the key.
@@ -124,7 +124,7 @@ pub(super) fn label(text: &str) -> Label {
 }
 
 /// What an ask can say beyond its kind.
-pub(super) trait Wish: Sized {
+pub(super) trait AskExt: Sized {
     fn lasting(self, ttl: Duration) -> Self;
     fn queued(self, place: Duration) -> Self;
     fn owned_by(self, owner: &str) -> Self;
@@ -134,7 +134,7 @@ pub(super) trait Wish: Sized {
     fn again(&self) -> Self;
 }
 
-impl Wish for Ask {
+impl AskExt for Ask {
     fn lasting(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
@@ -164,11 +164,11 @@ impl Wish for Ask {
 /// One client of the store. A fault is never what a promise is about, so every verb expects an
 /// answer.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(super) struct KitClient {
     pub(super) backend: Arc<dyn Backend>,
 }
 
-impl Client {
+impl KitClient {
     /// An order for readers and writers that this store offers.
     pub(super) fn order(&self) -> Order {
         *self.backend.capabilities().orders.first().expect("a store that shares has an order")
@@ -186,7 +186,7 @@ impl Client {
                     Some(attempt) => Target::Attempt { claim, attempt },
                     None => Target::Claim(claim),
                 };
-                self.release_target(&target, How::default()).await;
+                self.release_target(&target, ReleaseOptions::default()).await;
                 *why
             }
             answer => answer,
@@ -235,20 +235,25 @@ impl Client {
         self.backend.drain().await.expect("what a call left in flight comes to an end");
     }
 
-    pub(super) async fn release(&self, ask: &Ask) -> Outcome {
-        self.give_up(ask, How::default()).await
+    pub(super) async fn release(&self, ask: &Ask) -> ReleaseOutcome {
+        self.give_up(ask, ReleaseOptions::default()).await
     }
 
-    pub(super) async fn give_up(&self, ask: &Ask, how: How) -> Outcome {
+    pub(super) async fn give_up(&self, ask: &Ask, how: ReleaseOptions) -> ReleaseOutcome {
         self.release_target(&Target::Claim(ask.claim.clone()), how).await
     }
 
     /// An operator breaks the hold that has this fence.
-    pub(super) async fn break_hold(&self, key: &Key, fence: u64) -> Outcome {
-        self.release_target(&Target::Fence { key: key.clone(), fence }, How::default()).await
+    pub(super) async fn break_hold(&self, key: &Key, fence: u64) -> ReleaseOutcome {
+        self.release_target(&Target::Fence { key: key.clone(), fence }, ReleaseOptions::default())
+            .await
     }
 
-    pub(super) async fn release_target(&self, target: &Target, how: How) -> Outcome {
+    pub(super) async fn release_target(
+        &self,
+        target: &Target,
+        how: ReleaseOptions,
+    ) -> ReleaseOutcome {
         let outcome = self.backend.release(target, how).await.expect("a release is answered");
         self.settled().await;
         outcome
@@ -259,15 +264,15 @@ impl Client {
     }
 
     /// Starts to listen; what was pushed before is not heard.
-    pub(super) fn listen(&self) -> Ears {
-        Ears(self.backend.pushes())
+    pub(super) fn listen(&self) -> PushInbox {
+        PushInbox(self.backend.pushes())
     }
 }
 
 /// The pushes for one client.
-pub(super) struct Ears(Streaming<'static, Push>);
+pub(super) struct PushInbox(Streaming<'static, Push>);
 
-impl Ears {
+impl PushInbox {
     pub(super) async fn hear(&mut self) -> Push {
         let push = timeout(DELIVERY_MAX, self.0.next()).await.expect("a push comes in time");
         push.expect("the pushes go on as long as the client lives")
@@ -275,13 +280,13 @@ impl Ears {
 }
 
 /// How a release leaves the key taken for a while.
-pub(super) fn keeping(keep: Duration) -> How {
-    How { keep, ..How::default() }
+pub(super) fn keeping(keep: Duration) -> ReleaseOptions {
+    ReleaseOptions { keep, ..ReleaseOptions::default() }
 }
 
 /// How a release makes the claim id unusable for a while.
-pub(super) fn burying(bury: Duration) -> How {
-    How { bury, ..How::default() }
+pub(super) fn burying(bury: Duration) -> ReleaseOptions {
+    ReleaseOptions { bury, ..ReleaseOptions::default() }
 }
 
 /// Expects a grant; answers its fence.
@@ -320,7 +325,7 @@ pub(super) fn held(standing: Standing) -> u64 {
 
 /// Expects a place in the queue.
 #[track_caller]
-pub(super) fn waiting(standing: Standing) -> Waiting {
+pub(super) fn waiting(standing: Standing) -> QueuePosition {
     match standing {
         Standing::Waiting(waiting) => waiting,
         other => panic!("expected waiting, got {other:?}"),

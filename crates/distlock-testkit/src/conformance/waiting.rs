@@ -1,15 +1,15 @@
 //! A place in the queue lives as long as its client is heard of, and a grant inherits that.
 
-use distlock_core::{Ask, Claim, Outcome, Renewal, Standing, Ticket};
+use distlock_core::{Ask, Claim, ReleaseOutcome, Renewal, Standing, Ticket};
 
 use super::Subject;
 use super::support::{
-    LONG, SHORT, Stage, Wish, busy, busy_with, gone, granted, held, mutex, waiting,
+    AskExt, KitStage, LONG, SHORT, busy, busy_with, gone, granted, held, mutex, waiting,
 };
 
 /// A waiter that was not heard of for `place` is gone, and who is behind it is admitted instead.
 pub async fn a_dead_waiter_is_passed_over(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let x = stage.mutex();
     let (dead, next) = (stage.mutex().queued(SHORT), stage.mutex().queued(LONG));
@@ -17,26 +17,26 @@ pub async fn a_dead_waiter_is_passed_over(subject: &dyn Subject) {
     let ticket = b.queue(&dead).await;
     let behind = c.queue(&next).await;
     stage.outlive_short().await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     gone(b.beat(&dead, ticket).await);
     held(c.beat(&next, behind).await);
 }
 
 /// A waiter whose place died is told so.
 pub async fn a_dead_place_is_gone(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(SHORT);
     granted(a.ask(&stage.mutex()).await);
     let ticket = b.queue(&y).await;
     stage.outlive_short().await;
     gone(b.beat(&y, ticket).await);
-    assert_eq!(b.release(&y).await, Outcome::Gone);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::Gone);
 }
 
 /// A place that died and is asked for again is a new place at the end of the line.
 pub async fn a_dead_place_comes_back_at_the_end(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (y, z) = (stage.mutex().queued(SHORT), stage.mutex().queued(LONG));
     granted(a.ask(&stage.mutex()).await);
@@ -50,7 +50,7 @@ pub async fn a_dead_place_comes_back_at_the_end(subject: &dyn Subject) {
 
 /// Whoever touches the key next lets the line move on past a dead one.
 pub async fn anybody_moves_the_line_on(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c, d] = stage.clients().await;
     let x = stage.mutex();
     let dead = stage.mutex().queued(SHORT).owned_by("dead");
@@ -58,7 +58,7 @@ pub async fn anybody_moves_the_line_on(subject: &dyn Subject) {
     granted(a.ask(&x).await);
     b.queue(&dead).await;
     c.queue(&next).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     assert_eq!(busy_with(d.ask(&stage.mutex()).await), "dead");
     // The dead one never learns that it holds. A stranger's ask ends that and admits the next.
     stage.outlive_short().await;
@@ -67,7 +67,7 @@ pub async fn anybody_moves_the_line_on(subject: &dyn Subject) {
 
 /// Heartbeats in time keep a place alive for ever.
 pub async fn heartbeats_keep_the_place(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(SHORT));
     granted(a.ask(&x).await);
@@ -76,13 +76,13 @@ pub async fn heartbeats_keep_the_place(subject: &dyn Subject) {
         stage.pass(SHORT / 2).await;
         assert_eq!(waiting(b.beat(&y, ticket).await).ticket, ticket);
     }
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(b.beat(&y, ticket).await);
 }
 
 /// Asking again is a heartbeat, too.
 pub async fn asking_again_keeps_the_place_alive(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(SHORT);
     granted(a.ask(&stage.mutex()).await);
@@ -94,7 +94,7 @@ pub async fn asking_again_keeps_the_place_alive(subject: &dyn Subject) {
 
 /// One heartbeat keeps all places of the client at that key.
 pub async fn a_heartbeat_covers_the_clients_places(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (y, z) = (stage.mutex().queued(SHORT), stage.mutex().queued(SHORT));
     granted(a.ask(&stage.mutex()).await);
@@ -107,7 +107,7 @@ pub async fn a_heartbeat_covers_the_clients_places(subject: &dyn Subject) {
 
 /// A heartbeat does not keep the places of another client.
 pub async fn a_heartbeat_covers_no_other_client(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (y, z) = (stage.mutex().queued(SHORT), stage.mutex().queued(SHORT));
     granted(a.ask(&stage.mutex()).await);
@@ -121,7 +121,7 @@ pub async fn a_heartbeat_covers_no_other_client(subject: &dyn Subject) {
 
 /// A heartbeat does not keep the places at another key.
 pub async fn a_heartbeat_covers_no_other_key(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (here, there) = (stage.named("/here"), stage.named("/there"));
     let (y, z) = (mutex(&here).queued(SHORT), mutex(&there).queued(SHORT));
@@ -137,7 +137,7 @@ pub async fn a_heartbeat_covers_no_other_key(subject: &dyn Subject) {
 
 /// A place belongs to whoever renews it: it lives on with that client.
 pub async fn a_place_follows_its_renewals(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (y, z) = (stage.mutex().queued(SHORT), stage.mutex().queued(SHORT));
     granted(a.ask(&stage.mutex()).await);
@@ -151,7 +151,7 @@ pub async fn a_place_follows_its_renewals(subject: &dyn Subject) {
 
 /// A place that another client takes over loses none of the time it had.
 pub async fn a_place_that_moves_loses_no_time(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex()).await);
@@ -163,7 +163,7 @@ pub async fn a_place_that_moves_loses_no_time(subject: &dyn Subject) {
 
 /// A heartbeat never shortens the life of a place.
 pub async fn a_heartbeat_never_shortens(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex()).await);
@@ -175,12 +175,12 @@ pub async fn a_heartbeat_never_shortens(subject: &dyn Subject) {
 
 /// A granted waiter that is not heard of holds for the rest of its place, not for its ttl.
 pub async fn a_grant_inherits_the_place(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(SHORT).lasting(LONG));
     granted(a.ask(&x).await);
     let ticket = b.queue(&y).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     busy(c.ask(&stage.mutex()).await);
     stage.outlive_short().await;
     granted(c.ask(&stage.mutex()).await);
@@ -190,7 +190,7 @@ pub async fn a_grant_inherits_the_place(subject: &dyn Subject) {
 /// A waiter that asked to hold for less than its place lives is granted no more than that, also if
 /// another place of its client lives longer.
 pub async fn a_grant_never_outlasts_its_ttl(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG).lasting(SHORT));
     granted(a.ask(&x).await);
@@ -198,7 +198,7 @@ pub async fn a_grant_never_outlasts_its_ttl(subject: &dyn Subject) {
     let last = stage.mutex().queued(LONG);
     let ticket = b.queue(&last).await;
     waiting(b.beat(&last, ticket).await);
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     let shown = c.inspect(&stage.key()).await.holders[0].expires_in;
     assert!(shown.is_some_and(|left| left <= SHORT), "{shown:?}");
     stage.outlive_short().await;
@@ -208,7 +208,7 @@ pub async fn a_grant_never_outlasts_its_ttl(subject: &dyn Subject) {
 /// Places of one client at many keys are kept by one batch, each answered for itself.
 pub async fn one_batch_carries_the_heartbeats_of_many_keys(subject: &dyn Subject) {
     const KEYS: usize = 40;
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let at = |n: usize| {
         let key = stage.named(&format!("/{n}"));
@@ -237,7 +237,7 @@ pub async fn one_batch_carries_the_heartbeats_of_many_keys(subject: &dyn Subject
             assert_eq!(ticket, waiters[index].2, "the place at key {index}");
         }
     }
-    assert_eq!(a.release(&waiters[7].0).await, Outcome::WasHeld);
+    assert_eq!(a.release(&waiters[7].0).await, ReleaseOutcome::WasHeld);
     for (index, standing) in b.renewals(&beats(&waiters)).await {
         match standing.expect("a heartbeat is answered") {
             Standing::Held { .. } => assert_eq!(index, 7),
@@ -248,7 +248,7 @@ pub async fn one_batch_carries_the_heartbeats_of_many_keys(subject: &dyn Subject
 
 /// The identity of a claim is its key and its id: one id may wait at two keys.
 pub async fn one_id_waits_at_two_keys(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(LONG));
     let elsewhere =
@@ -257,32 +257,32 @@ pub async fn one_id_waits_at_two_keys(subject: &dyn Subject) {
     granted(a.ask(&elsewhere(&x)).await);
     let here = b.queue(&y).await;
     let there = b.queue(&elsewhere(&y)).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     held(b.beat(&y, here).await);
     waiting(b.beat(&elsewhere(&y), there).await);
-    assert_eq!(b.release(&y).await, Outcome::WasHeld);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::WasHeld);
     waiting(b.beat(&elsewhere(&y), there).await);
-    assert_eq!(b.release(&elsewhere(&y)).await, Outcome::WasWaiting);
+    assert_eq!(b.release(&elsewhere(&y)).await, ReleaseOutcome::WasWaiting);
 }
 
 /// The renewal of a granted waiter gives it the whole ttl.
 pub async fn a_granted_waiter_can_extend(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
     let (x, y) = (stage.mutex(), stage.mutex().queued(SHORT));
     granted(a.ask(&x).await);
     let ticket = b.queue(&y).await;
-    assert_eq!(a.release(&x).await, Outcome::WasHeld);
+    assert_eq!(a.release(&x).await, ReleaseOutcome::WasHeld);
     let fence = held(b.beat(&y, ticket).await);
     assert_eq!(held(b.renew(&y, LONG).await), fence);
     stage.outlive_short().await;
     busy(c.ask(&stage.mutex()).await);
-    assert_eq!(b.release(&y).await, Outcome::WasHeld);
+    assert_eq!(b.release(&y).await, ReleaseOutcome::WasHeld);
 }
 
 /// Waiting tells when the holder's lease ends, so the first in line knows when to look.
 pub async fn waiting_tells_when_to_look(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let y = stage.mutex().queued(LONG);
     granted(a.ask(&stage.mutex().lasting(SHORT)).await);

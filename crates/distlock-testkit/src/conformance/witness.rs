@@ -1,29 +1,29 @@
 //! An ask can depend on another claim, which tells whether the store still knows what it promised.
 
-use distlock_core::{Answer, Ask, Claim, ClaimId, Key, Outcome};
+use distlock_core::{Answer, Ask, Claim, ClaimId, Key, ReleaseOutcome};
 use futures_util::future::join_all;
 
 use super::Subject;
-use super::support::{Client, LONG, SHORT, Stage, Wish, granted};
+use super::support::{AskExt, KitClient, KitStage, LONG, SHORT, granted};
 
 /// An ask for the key beside this stage's own.
-fn mark(stage: &Stage<'_>) -> Ask {
+fn mark(stage: &KitStage<'_>) -> Ask {
     beside(stage, "mark")
 }
 
-fn beside(stage: &Stage<'_>, name: &str) -> Ask {
+fn beside(stage: &KitStage<'_>, name: &str) -> Ask {
     let key = Key::new(format!("{}/{name}", stage.prefix())).expect("a short key");
     let id = ClaimId::random().expect("random bytes");
     Ask { claim: Claim::new(key, id), ..stage.mutex() }
 }
 
-async fn witnessed(client: &Client, stage: &Stage<'_>, mark: &Ask) -> Answer {
+async fn witnessed(client: &KitClient, stage: &KitStage<'_>, mark: &Ask) -> Answer {
     client.ask(&Ask { witness: Some(mark.claim.clone()), ..stage.mutex() }).await
 }
 
 /// An ask is answered as any other while its witness holds, and refused without a trace if not.
 pub async fn an_ask_depends_on_its_witness(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;
     let (mark, other) = (mark(&stage), mark(&stage));
     assert_eq!(witnessed(&a, &stage, &mark).await, Answer::Forgot);
@@ -32,13 +32,13 @@ pub async fn an_ask_depends_on_its_witness(subject: &dyn Subject) {
     assert!(a.inspect(&stage.key()).await.is_free(), "a refused ask leaves nothing behind");
     granted(witnessed(&a, &stage, &mark).await);
     assert!(matches!(witnessed(&b, &stage, &mark).await, Answer::Busy(_)));
-    assert_eq!(b.release(&mark).await, Outcome::WasHeld);
+    assert_eq!(b.release(&mark).await, ReleaseOutcome::WasHeld);
     assert_eq!(witnessed(&b, &stage, &mark).await, Answer::Forgot);
 }
 
 /// A witness whose lease is over is none.
 pub async fn a_witness_that_has_expired_is_gone(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let mark = mark(&stage).lasting(SHORT);
     granted(a.ask(&mark).await);
@@ -50,7 +50,7 @@ pub async fn a_witness_that_has_expired_is_gone(subject: &dyn Subject) {
 
 /// Asks of the same instant depend on their witness, too, however they are sent.
 pub async fn many_asks_depend_on_their_witness(subject: &dyn Subject) {
-    let stage = Stage::new(subject);
+    let stage = KitStage::new(subject);
     let a = stage.client().await;
     let mark = mark(&stage);
     let asks: Vec<_> = (0..32)

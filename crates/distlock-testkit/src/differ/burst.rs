@@ -1,11 +1,11 @@
 //! Many keys in one instant: what a store does in one go must come out as if done one by one.
 
 use distlock_core::law::Record;
-use distlock_core::{Ask, Claim, ClaimId, How, Renewal, Target, Ticket};
+use distlock_core::{Ask, Claim, ClaimId, ReleaseOptions, Renewal, Target, Ticket};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
-use super::Report;
+use super::DifferReport;
 use super::compare::{self, Numbers};
 use super::episode::{Episode, client_id, undated};
 
@@ -23,7 +23,7 @@ impl Episode<'_> {
         &mut self,
         [first, second]: [usize; 2],
         asks: Vec<[Ask; 2]>,
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let Some([ask, _]) = asks.first() else { return };
         self.notice_ends(first, ask.claim.id, report).await;
@@ -38,9 +38,14 @@ impl Episode<'_> {
     }
 
     /// A store may tidy up other keys meanwhile, so whatever has ended here is noticed first.
-    pub(super) async fn notice_ends(&mut self, client: usize, id: ClaimId, report: &mut Report) {
+    pub(super) async fn notice_ends(
+        &mut self,
+        client: usize,
+        id: ClaimId,
+        report: &mut DifferReport,
+    ) {
         let nobody = Target::Claim(Claim::new(self.planner.key.clone(), id));
-        self.release(client, &nobody, &nobody, How::default(), report).await;
+        self.release(client, &nobody, &nobody, ReleaseOptions::default(), report).await;
     }
 
     async fn ask_for_all(
@@ -48,7 +53,7 @@ impl Episode<'_> {
         client: usize,
         asks: &[Ask],
         lanes: &mut [Lane],
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let (now, clients) = (self.tick(), self.clients);
         let answers = join_all(asks.iter().map(|ask| clients[client].acquire(ask))).await;
@@ -71,11 +76,11 @@ impl Episode<'_> {
         client: usize,
         asks: &[Ask],
         lanes: &mut [Lane],
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let (now, clients) = (self.tick(), self.clients);
         let targets: Vec<_> = asks.iter().map(|ask| Target::Claim(ask.claim.clone())).collect();
-        let how = How::default();
+        let how = ReleaseOptions::default();
         let releasing = targets.iter().map(|target| clients[client].release(target, how));
         let outcomes = join_all(releasing).await;
         for ((target, outcome), lane) in targets.iter().zip(outcomes).zip(lanes) {
@@ -94,7 +99,7 @@ impl Episode<'_> {
         client: usize,
         asks: &[Ask],
         lanes: &mut [Lane],
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let (now, clients) = (self.tick(), self.clients);
         let renewal = |(ask, lane): (&Ask, &Lane)| Renewal {

@@ -13,7 +13,7 @@ const NEAR: Duration = Duration::from_millis(90);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Numbers(BTreeMap<u64, u64>);
 
-type Verdict = Result<(), String>;
+type Comparison = Result<(), String>;
 
 impl Numbers {
     /// The largest number seen, of the model and of the store.
@@ -27,7 +27,7 @@ impl Numbers {
     }
 
     /// Takes in a pair. Their sequence is the same on both sides.
-    pub(super) fn pair(&mut self, what: &str, model: u64, store: u64) -> Verdict {
+    pub(super) fn pair(&mut self, what: &str, model: u64, store: u64) -> Comparison {
         if let Some(known) = self.0.get(&model) {
             return same(what, known, &store);
         }
@@ -44,14 +44,14 @@ impl Numbers {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &str, model: &T, store: &T) -> Verdict {
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, model: &T, store: &T) -> Comparison {
     if model == store {
         return Ok(());
     }
     Err(format!("{what}: the law says {model:?}, the store says {store:?}"))
 }
 
-fn near(what: &str, model: Option<Duration>, store: Option<Duration>) -> Verdict {
+fn near(what: &str, model: Option<Duration>, store: Option<Duration>) -> Comparison {
     let close = match (model, store) {
         (Some(model), Some(store)) => model.abs_diff(store) <= NEAR,
         (None, None) => true,
@@ -69,7 +69,7 @@ pub(super) fn answers(
     model: &Answer,
     store: &Answer,
     seen: &Snapshot,
-) -> Verdict {
+) -> Comparison {
     match (model, store) {
         (Answer::Granted { fence: model }, Answer::Granted { fence: store }) => {
             numbers.pair("fence", *model, *store)
@@ -79,7 +79,7 @@ pub(super) fn answers(
     }
 }
 
-fn busy(numbers: &mut Numbers, model: &Busy, store: &Busy, seen: &Snapshot) -> Verdict {
+fn busy(numbers: &mut Numbers, model: &Busy, store: &Busy, seen: &Snapshot) -> Comparison {
     same("ahead", &model.ahead, &store.ahead)?;
     near("retry_after", model.retry_after, store.retry_after)?;
     tickets(numbers, model.ticket, store.ticket)?;
@@ -95,14 +95,14 @@ fn busy(numbers: &mut Numbers, model: &Busy, store: &Busy, seen: &Snapshot) -> V
     }
 }
 
-fn tickets(numbers: &mut Numbers, model: Option<u64>, store: Option<u64>) -> Verdict {
+fn tickets(numbers: &mut Numbers, model: Option<u64>, store: Option<u64>) -> Comparison {
     match (model, store) {
         (Some(model), Some(store)) => numbers.pair("ticket", model, store),
         _ => same("ticket", &model, &store),
     }
 }
 
-fn holder(numbers: &mut Numbers, model: &Holder, store: &Holder) -> Verdict {
+fn holder(numbers: &mut Numbers, model: &Holder, store: &Holder) -> Comparison {
     same("owner", &model.owner, &store.owner)?;
     same("reason", &model.reason, &store.reason)?;
     same("weight", &model.weight, &store.weight)?;
@@ -113,7 +113,7 @@ fn holder(numbers: &mut Numbers, model: &Holder, store: &Holder) -> Verdict {
     numbers.pair("fence", model.fence, store.fence)
 }
 
-pub(super) fn standings(numbers: &mut Numbers, model: &Standing, store: &Standing) -> Verdict {
+pub(super) fn standings(numbers: &mut Numbers, model: &Standing, store: &Standing) -> Comparison {
     match (model, store) {
         (Standing::Held { fence: model }, Standing::Held { fence: store }) => {
             numbers.pair("fence", *model, *store)
@@ -127,7 +127,7 @@ pub(super) fn standings(numbers: &mut Numbers, model: &Standing, store: &Standin
     }
 }
 
-pub(super) fn snapshots(numbers: &mut Numbers, model: &Snapshot, store: &Snapshot) -> Verdict {
+pub(super) fn snapshots(numbers: &mut Numbers, model: &Snapshot, store: &Snapshot) -> Comparison {
     same("order", &model.order, &store.order)?;
     same("number of holders", &model.holders_total, &store.holders_total)?;
     same("number of waiters", &model.waiters_total, &store.waiters_total)?;

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use distlock_core::law::Record;
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Renewal, Standing, Target, Ticket, Waiting};
+use distlock_core::{
+    Answer, Ask, Claim, ClaimId, QueuePosition, ReleaseOptions, Renewal, Standing, Target, Ticket,
+};
 use futures_util::StreamExt;
 
-use super::Report;
+use super::DifferReport;
 use super::compare::{self, Numbers};
 use super::episode::{Episode, client_id, undated};
 
 /// A store may count those ahead only for so few.
-const COUNTED_MAX: usize = 16;
+const AHEAD_COUNTED_MAX: usize = 16;
 
 /// One key, and what the clients believe of it: each claim, who keeps it, and under which ticket as
 /// the model and as the store count.
-struct Crowd {
+struct CrowdRun {
     record: Record,
     numbers: Numbers,
     waiting: BTreeMap<ClaimId, (usize, Ask, (Ticket, Ticket))>,
@@ -32,9 +34,9 @@ impl Episode<'_> {
         asks: Vec<(usize, Ask)>,
         lifetime: Duration,
         pass: &mut impl AsyncFnMut(Duration),
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
-        let mut crowd = Crowd {
+        let mut crowd = CrowdRun {
             record: Record::new(0),
             numbers: Numbers::default(),
             waiting: BTreeMap::new(),
@@ -71,7 +73,13 @@ impl Episode<'_> {
         }
     }
 
-    async fn join(&mut self, client: usize, ask: &Ask, crowd: &mut Crowd, report: &mut Report) {
+    async fn join(
+        &mut self,
+        client: usize,
+        ask: &Ask,
+        crowd: &mut CrowdRun,
+        report: &mut DifferReport,
+    ) {
         let now = self.tick();
         let (model, _) = crowd.record.acquire(ask, client_id(client), now);
         let answer = self.clients[client].acquire(ask).await;
@@ -91,8 +99,8 @@ impl Episode<'_> {
     async fn somebody_leaves(
         &mut self,
         asks: &[(usize, Ask)],
-        crowd: &mut Crowd,
-        report: &mut Report,
+        crowd: &mut CrowdRun,
+        report: &mut DifferReport,
     ) {
         let most = if self.planner.rng.chance(0.5) { 3 } else { asks.len() as u64 };
         let (client, ask) = &asks[self.planner.rng.below(most) as usize];
@@ -106,10 +114,10 @@ impl Episode<'_> {
         &mut self,
         client: usize,
         claim: &Claim,
-        crowd: &mut Crowd,
-        report: &mut Report,
+        crowd: &mut CrowdRun,
+        report: &mut DifferReport,
     ) {
-        let (now, how) = (self.tick(), How::default());
+        let (now, how) = (self.tick(), ReleaseOptions::default());
         let target = Target::Claim(claim.clone());
         let (model, _) = crowd.record.release(&target, how, now);
         let outcome = self.clients[client].release(&target, how).await;
@@ -122,7 +130,7 @@ impl Episode<'_> {
     }
 
     /// Another client keeps a claim alive from now on; the one before may not know.
-    async fn somebody_moves(&mut self, crowd: &mut Crowd, report: &mut Report) {
+    async fn somebody_moves(&mut self, crowd: &mut CrowdRun, report: &mut DifferReport) {
         let Some((id, (client, ask, tickets))) = crowd.waiting.pop_last() else { return };
         let to = (client + 1) % self.clients.len();
         self.renew_of(to, &[(ask.clone(), tickets)], crowd, report).await;
@@ -130,7 +138,7 @@ impl Episode<'_> {
         crowd.waiting.insert(id, (keeps, ask, tickets));
     }
 
-    async fn beat_all(&mut self, client: usize, crowd: &mut Crowd, report: &mut Report) {
+    async fn beat_all(&mut self, client: usize, crowd: &mut CrowdRun, report: &mut DifferReport) {
         let mine = crowd.waiting.values().filter(|(keeps, ..)| *keeps == client);
         let mine: Vec<_> = mine.map(|(_, ask, tickets)| (ask.clone(), *tickets)).collect();
         if !mine.is_empty() {
@@ -143,8 +151,8 @@ impl Episode<'_> {
         &mut self,
         client: usize,
         beats: &[(Ask, (Ticket, Ticket))],
-        crowd: &mut Crowd,
-        report: &mut Report,
+        crowd: &mut CrowdRun,
+        report: &mut DifferReport,
     ) {
         let (now, clients) = (self.tick(), self.clients);
         let renewal = |(ask, (_, store)): &(Ask, (Ticket, Ticket))| {
@@ -163,7 +171,7 @@ impl Episode<'_> {
             let (model, _) = crowd.record.renew(&for_model, client_id(client), now);
             let Some(store) = answer else { self.fail("a heartbeat was not answered") };
             report.add(&compare::kind(&model));
-            let uncounted = batch.len() > COUNTED_MAX;
+            let uncounted = batch.len() > AHEAD_COUNTED_MAX;
             let [model, store] =
                 [model, store].map(undated).map(|s| if uncounted { uncount(s) } else { s });
             self.note(format!("  {:?} law {model:?}, store {store:?}", ask.claim.id));
@@ -180,7 +188,7 @@ impl Episode<'_> {
     }
 }
 
-impl Crowd {
+impl CrowdRun {
     fn forget(&mut self, id: ClaimId) {
         self.others.extend(self.waiting.remove(&id));
     }
@@ -202,7 +210,7 @@ impl Crowd {
 fn uncount(standing: Standing) -> Standing {
     match standing {
         Standing::Waiting(waiting) => {
-            Standing::Waiting(Waiting { ahead: waiting.ahead.min(1), ..waiting })
+            Standing::Waiting(QueuePosition { ahead: waiting.ahead.min(1), ..waiting })
         }
         other => other,
     }

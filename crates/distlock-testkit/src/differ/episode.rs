@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use distlock_core::law::{Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, ClientId, FENCE_MAX, Fault, How, Key, Moment, Push, Renewal, Standing,
-    Streaming, Target, Waiting,
+    Answer, Ask, Backend, ClientId, FENCE_MAX, Fault, Key, Moment, Push, QueuePosition,
+    ReleaseOptions, Renewal, Standing, Streaming, Target,
 };
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::compare::{self, Numbers};
 use super::inbox::Expected;
-use super::plan::{self, FLOOR_STEP, Known, Op, Planner};
-use super::{Differ, Report, StoreClock};
+use super::plan::{self, FLOOR_STEP, KnownClaim, Op, Planner};
+use super::{Differ, DifferReport, StoreClock};
 
 /// How far an operation stays away from the end of anything.
 const AWAY: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ pub(super) struct Episode<'a> {
     counted: Instant,
     /// When anything may end.
     ends: BTreeSet<Moment>,
-    pub(super) known: Vec<Known>,
+    pub(super) known: Vec<KnownClaim>,
     pub(super) numbers: Numbers,
     pub(super) streams: Vec<Streaming<'static, Push>>,
     pub(super) pushes: Vec<Expected>,
@@ -71,7 +71,11 @@ impl<'a> Episode<'a> {
     }
 
     /// Makes one operation on both sides and compares.
-    pub(super) async fn step(&mut self, pass: &mut impl AsyncFnMut(Duration), report: &mut Report) {
+    pub(super) async fn step(
+        &mut self,
+        pass: &mut impl AsyncFnMut(Duration),
+        report: &mut DifferReport,
+    ) {
         let op = self.planner.next(&self.known);
         self.keep_away(pass).await;
         self.note(format!("{:?} {op:?}", self.now));
@@ -79,7 +83,7 @@ impl<'a> Episode<'a> {
             Op::New { client, ask, raise } => {
                 let (model, store) = self.numbers.last();
                 let floor = raise.then_some((model + FLOOR_STEP, store + FLOOR_STEP));
-                self.known.push(Known { ask: *ask, client, floor, ticket: None });
+                self.known.push(KnownClaim { ask: *ask, client, floor, ticket: None });
                 self.acquire(client, self.known.len() - 1, report).await;
             }
             Op::Again { client, claim, attempt } => {
@@ -122,7 +126,7 @@ impl<'a> Episode<'a> {
     pub(super) async fn finish(
         &mut self,
         pass: &mut impl AsyncFnMut(Duration),
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let last = self.ends.last().copied().unwrap_or(self.now);
         self.pass(last.since(self.now) + 2 * AWAY, pass).await;
@@ -132,8 +136,8 @@ impl<'a> Episode<'a> {
         self.watch_pushes(report).await;
     }
 
-    async fn acquire(&mut self, client: usize, claim: usize, report: &mut Report) {
-        let Known { ask, floor, .. } = self.known[claim].clone();
+    async fn acquire(&mut self, client: usize, claim: usize, report: &mut DifferReport) {
+        let KnownClaim { ask, floor, .. } = self.known[claim].clone();
         self.ends_in(ask.ttl);
         self.ends_in(ask.wait.map_or(ask.ttl, |wait| wait.place));
         let for_model = Ask { fence_floor: floor.map(|(model, _)| model), ..ask.clone() };
@@ -161,7 +165,7 @@ impl<'a> Episode<'a> {
         client: usize,
         for_model: &[Renewal],
         for_store: &[Renewal],
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let now = self.tick();
         let mut answers = vec![None; for_store.len()];
@@ -195,8 +199,8 @@ impl<'a> Episode<'a> {
         client: usize,
         for_model: &Target,
         for_store: &Target,
-        how: How,
-        report: &mut Report,
+        how: ReleaseOptions,
+        report: &mut DifferReport,
     ) {
         self.ends_in(how.keep);
         self.ends_in(how.bury);
@@ -213,7 +217,13 @@ impl<'a> Episode<'a> {
         }
     }
 
-    async fn break_hold(&mut self, client: usize, nth: Option<u64>, how: How, report: &mut Report) {
+    async fn break_hold(
+        &mut self,
+        client: usize,
+        nth: Option<u64>,
+        how: ReleaseOptions,
+        report: &mut DifferReport,
+    ) {
         let key = self.planner.key.clone();
         let holders = self.record.inspect(&key, self.now).holders;
         let nth = nth.filter(|_| !holders.is_empty()).map(|nth| nth % holders.len() as u64);
@@ -322,7 +332,9 @@ impl<'a> Episode<'a> {
 
 pub(super) fn undated(standing: Standing) -> Standing {
     match standing {
-        Standing::Waiting(waiting) => Standing::Waiting(Waiting { retry_after: None, ..waiting }),
+        Standing::Waiting(waiting) => {
+            Standing::Waiting(QueuePosition { retry_after: None, ..waiting })
+        }
         other => other,
     }
 }

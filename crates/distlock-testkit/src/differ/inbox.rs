@@ -1,10 +1,10 @@
 //! Pushes: what the law sends and what the clients of the store get.
 
-use distlock_core::law::Notice;
+use distlock_core::law::AddressedPush;
 use distlock_core::{ClientId, Push};
 use futures_util::{FutureExt, StreamExt};
 
-use super::Report;
+use super::DifferReport;
 use super::compare::Numbers;
 use super::episode::Episode;
 
@@ -17,7 +17,7 @@ pub(super) struct Expected {
 
 impl Episode<'_> {
     /// Notes what the law pushes.
-    pub(super) fn expect_pushes(&mut self, notices: &[Notice]) {
+    pub(super) fn expect_pushes(&mut self, notices: &[AddressedPush]) {
         if !self.clients[0].capabilities().push {
             return;
         }
@@ -29,7 +29,7 @@ impl Episode<'_> {
     }
 
     /// Waits for what must come, and takes in what else has come.
-    pub(super) async fn watch_pushes(&mut self, report: &mut Report) {
+    pub(super) async fn watch_pushes(&mut self, report: &mut DifferReport) {
         for client in 0..self.clients.len() {
             while let Some(Some(push)) = self.streams[client].next().now_or_never() {
                 self.arrived(client, push, report);
@@ -50,7 +50,7 @@ impl Episode<'_> {
     }
 
     /// Compares a push. It may come twice or late, but must have been sent.
-    fn arrived(&mut self, client: usize, push: Push, report: &mut Report) {
+    fn arrived(&mut self, client: usize, push: Push, report: &mut DifferReport) {
         let (Push::Granted { id, .. } | Push::Broken { id }) = push else {
             return;
         };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use distlock_core::{
-    Ask, AttemptId, CAPACITY_MAX, Capabilities, Claim, ClaimId, How, Key, Label, Order, ReentryId,
-    Renewal, TTL_MAX, Wait,
+    Ask, AttemptId, CAPACITY_MAX, Capabilities, Claim, ClaimId, Key, Label, Order, ReentryId,
+    ReleaseOptions, Renewal, TTL_MAX, Wait,
 };
 
 use crate::Rng;
@@ -20,7 +20,7 @@ const CROWD_SPAN: Duration = Duration::from_secs(60);
 
 /// A claim that was asked for, and by which client.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownClaim {
     pub(super) ask: Ask,
     pub(super) client: usize,
     /// The least fence that was asked for, as the model and as the store count.
@@ -56,13 +56,13 @@ pub(super) enum Op {
         claim: usize,
         /// Only this attempt for the claim.
         attempt: Option<AttemptId>,
-        how: How,
+        how: ReleaseOptions,
     },
     /// Breaks the hold of this index among those that hold, or one that does not exist.
     Break {
         client: usize,
         nth: Option<u64>,
-        how: How,
+        how: ReleaseOptions,
     },
     Inspect {
         client: usize,
@@ -109,7 +109,7 @@ impl Planner {
         Self { rng, key, order, capabilities, clients, made }
     }
 
-    pub(super) fn next(&mut self, known: &[Known]) -> Op {
+    pub(super) fn next(&mut self, known: &[KnownClaim]) -> Op {
         let client = self.index(self.clients);
         if known.is_empty() {
             return self.new_claim(client);
@@ -207,7 +207,7 @@ impl Planner {
         }
     }
 
-    fn renewal(&mut self, known: &[Known]) -> Op {
+    fn renewal(&mut self, known: &[KnownClaim]) -> Op {
         let claim = self.recent(known);
         let client = self.usual_client(known, claim);
         let span = self.span();
@@ -240,7 +240,7 @@ impl Planner {
     }
 
     /// One heartbeat for most of what a client has in the queue, as far as it knows.
-    fn heartbeat(&mut self, known: &[Known], client: usize, span: Duration) -> Op {
+    fn heartbeat(&mut self, known: &[KnownClaim], client: usize, span: Duration) -> Op {
         let mut batch = Vec::new();
         for (claim, known) in known.iter().enumerate().rev().take(60) {
             let mine = known.client == client || self.rng.chance(0.05);
@@ -323,10 +323,10 @@ impl Planner {
         Op::Swap { asks, swaps }
     }
 
-    fn how(&mut self) -> How {
+    fn how(&mut self) -> ReleaseOptions {
         let keep = if self.rng.chance(0.1) { self.span() } else { Duration::ZERO };
         let bury = if self.rng.chance(0.25) { self.span() } else { Duration::ZERO };
-        How { keep, bury }
+        ReleaseOptions { keep, bury }
     }
 
     /// How long something lives: 1.1, 1.3, … 12.9 s. All operations happen at multiples of 200 ms,
@@ -345,13 +345,13 @@ impl Planner {
     }
 
     /// Mostly one of the last ten claims, so that most of what is named is alive.
-    fn recent(&mut self, known: &[Known]) -> usize {
+    fn recent(&mut self, known: &[KnownClaim]) -> usize {
         let from = if self.rng.chance(0.9) { known.len().saturating_sub(10) } else { 0 };
         from + self.index(known.len() - from)
     }
 
     /// Mostly the client that asked; a claim may also be kept by another one.
-    fn usual_client(&mut self, known: &[Known], claim: usize) -> usize {
+    fn usual_client(&mut self, known: &[KnownClaim], claim: usize) -> usize {
         if self.rng.chance(0.95) { known[claim].client } else { self.index(self.clients) }
     }
 
@@ -362,7 +362,7 @@ impl Planner {
 
 /// The renewal of a claim as the model or the store shall see it.
 pub(super) fn renewal(
-    known: &Known,
+    known: &KnownClaim,
     span: Duration,
     weight: Option<u32>,
     fence_floor: Option<u64>,

@@ -1,10 +1,10 @@
 //! One lets go and another asks, at the same moment: it must come out as if one had been first.
 
 use distlock_core::law::{Now, Record};
-use distlock_core::{Answer, Ask, How, Outcome, Target};
+use distlock_core::{Answer, Ask, ReleaseOptions, ReleaseOutcome, Target};
 use futures_util::future::join;
 
-use super::Report;
+use super::DifferReport;
 use super::compare::{self, Numbers};
 use super::episode::{Episode, client_id};
 
@@ -29,7 +29,7 @@ impl Episode<'_> {
         &mut self,
         asks: Vec<(usize, Ask)>,
         swaps: Vec<(usize, usize)>,
-        report: &mut Report,
+        report: &mut DifferReport,
     ) {
         let Some((first, ask)) = asks.first() else { return };
         self.notice_ends(*first, ask.claim.id, report).await;
@@ -37,8 +37,10 @@ impl Episode<'_> {
         if self.planner.rng.chance(0.2) {
             // A claim that is dead before it is asked for: a store has to look out for it.
             let (client, ask) = &asks[asks.len() - 1];
-            let (target, how) =
-                (Target::Claim(ask.claim.clone()), How { bury: ask.ttl, ..How::default() });
+            let (target, how) = (
+                Target::Claim(ask.claim.clone()),
+                ReleaseOptions { bury: ask.ttl, ..ReleaseOptions::default() },
+            );
             let now = self.tick();
             let outcome = self.clients[*client].release(&target, how).await;
             let outcome = self.sound(outcome);
@@ -56,7 +58,7 @@ impl Episode<'_> {
             let now = self.tick();
             let (acquire, release) = (
                 self.clients[*client].acquire(ask),
-                self.clients[released.0].release(&target, How::default()),
+                self.clients[released.0].release(&target, ReleaseOptions::default()),
             );
             let (answer, outcome) = join(acquire, release).await;
             let (answer, outcome) = (self.sound(answer), self.sound(outcome));
@@ -68,7 +70,7 @@ impl Episode<'_> {
             });
             report.add("swap");
             key = match candidates {
-                [Ok(_), Ok(_)] if outcome != Outcome::Gone => break,
+                [Ok(_), Ok(_)] if outcome != ReleaseOutcome::Gone => break,
                 [Ok(key), _] | [_, Ok(key)] => key,
                 [Err(one), Err(other)] => {
                     self.fail(&format!("neither order will do: {one}; {other}"));
@@ -77,7 +79,7 @@ impl Episode<'_> {
         }
         for (client, ask) in &asks {
             let target = Target::Claim(ask.claim.clone());
-            let outcome = self.clients[*client].release(&target, How::default()).await;
+            let outcome = self.clients[*client].release(&target, ReleaseOptions::default()).await;
             self.sound(outcome);
         }
     }
@@ -99,8 +101,8 @@ impl Swapped {
     fn release(
         &mut self,
         target: &Target,
-        how: How,
-        store: Outcome,
+        how: ReleaseOptions,
+        store: ReleaseOutcome,
         now: Now,
     ) -> Result<(), String> {
         let (model, _) = self.record.release(target, how, now);
@@ -113,16 +115,16 @@ impl Swapped {
     fn both(
         &mut self,
         (client, ask, answer): (usize, &Ask, &Answer),
-        (target, outcome): (&Target, Outcome),
+        (target, outcome): (&Target, ReleaseOutcome),
         first: First,
         now: Now,
     ) -> Result<(), String> {
         if let First::Release = first {
-            self.release(target, How::default(), outcome, now)?;
+            self.release(target, ReleaseOptions::default(), outcome, now)?;
         }
         self.acquire(client, ask, answer, now)?;
         if let First::Ask = first {
-            self.release(target, How::default(), outcome, now)?;
+            self.release(target, ReleaseOptions::default(), outcome, now)?;
         }
         Ok(())
     }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use distlock_core::Moment;
 
-use super::{Rule, Seen, Stamp, Violation};
+use super::{Rule, SeenAcquisition, Stamp, Violation};
 
 /// What happens at one moment of the sweep. Ends come first: at the very moment of its end a
 /// validity excludes nobody any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum SweepEvent {
     End,
     Lower(u32),
     Begin,
@@ -17,32 +17,32 @@ enum Event {
 
 /// The validities of one key that overlap the present moment.
 #[derive(Default)]
-struct Live<'a> {
+struct LiveSpans<'a> {
     /// By fence, the sequence in which the store granted them.
-    by_fence: BTreeMap<(u64, usize), Held<'a>>,
+    by_fence: BTreeMap<(u64, usize), HeldSpan<'a>>,
     exclusive: BTreeSet<(u64, usize)>,
     /// How many there are of each group and order.
-    kinds: BTreeMap<Kind<'a>, BTreeSet<(u64, usize)>>,
+    kinds: BTreeMap<ShareKind<'a>, BTreeSet<(u64, usize)>>,
     weight: u64,
 }
 
-type Kind<'a> = (distlock_core::Order, Option<&'a str>);
+type ShareKind<'a> = (distlock_core::Order, Option<&'a str>);
 
 #[derive(Clone, Copy)]
-struct Held<'a> {
-    seen: &'a Seen,
+struct HeldSpan<'a> {
+    seen: &'a SeenAcquisition,
     weight: u32,
 }
 
-impl Held<'_> {
+impl HeldSpan<'_> {
     fn is_exclusive(&self) -> bool {
         self.weight == self.seen.wish.capacity
     }
 }
 
-pub(super) fn check(entries: &[&Seen]) -> Vec<Violation> {
+pub(super) fn check(entries: &[&SeenAcquisition]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut live = Live::default();
+    let mut live = LiveSpans::default();
     for (at, event, _, index) in events(entries) {
         let seen = entries[index];
         let Some((fence, _)) = seen.grant else {
@@ -50,10 +50,10 @@ pub(super) fn check(entries: &[&Seen]) -> Vec<Violation> {
         };
         let id = (fence, index);
         match event {
-            Event::End => drop(live.remove(id)),
-            Event::Lower(weight) => live.lower(id, weight),
-            Event::Begin => {
-                let held = Held { seen, weight: weight_at_first(seen) };
+            SweepEvent::End => drop(live.remove(id)),
+            SweepEvent::Lower(weight) => live.lower(id, weight),
+            SweepEvent::Begin => {
+                let held = HeldSpan { seen, weight: weight_at_first(seen) };
                 let found = live.conflict(&held);
                 live.insert(id, held);
                 let found = found.or_else(|| live.excess(id));
@@ -64,7 +64,7 @@ pub(super) fn check(entries: &[&Seen]) -> Vec<Violation> {
     violations
 }
 
-fn events(entries: &[&Seen]) -> Vec<(Moment, Event, u64, usize)> {
+fn events(entries: &[&SeenAcquisition]) -> Vec<(Moment, SweepEvent, u64, usize)> {
     let mut events = Vec::new();
     for (index, seen) in entries.iter().enumerate() {
         let Some((_, (from, number))) = seen.grant else {
@@ -75,19 +75,20 @@ fn events(entries: &[&Seen]) -> Vec<(Moment, Event, u64, usize)> {
         if until.is_some_and(|(until, _)| until <= from) {
             continue;
         }
-        events.push((from, Event::Begin, number, index));
-        events.extend(until.map(|(until, number)| (until, Event::End, number, index)));
+        events.push((from, SweepEvent::Begin, number, index));
+        events.extend(until.map(|(until, number)| (until, SweepEvent::End, number, index)));
         let lowered = seen.weights.iter();
         let later = lowered.filter(|((at, _), _)| *at > from);
-        events
-            .extend(later.map(|&((at, number), weight)| (at, Event::Lower(weight), number, index)));
+        events.extend(
+            later.map(|&((at, number), weight)| (at, SweepEvent::Lower(weight), number, index)),
+        );
     }
     events.sort_unstable();
     events
 }
 
 /// The weight with which a claim begins, which counts at once what it gave up at that moment.
-fn weight_at_first(seen: &Seen) -> u32 {
+fn weight_at_first(seen: &SeenAcquisition) -> u32 {
     let Some((_, (from, _))) = seen.grant else {
         return seen.wish.weight;
     };
@@ -95,13 +96,13 @@ fn weight_at_first(seen: &Seen) -> u32 {
     lowered.map(|(_, weight)| *weight).fold(seen.wish.weight, u32::min)
 }
 
-fn violation(seen: &Seen, at: Moment, what: &str) -> Violation {
+fn violation(seen: &SeenAcquisition, at: Moment, what: &str) -> Violation {
     Violation::new(Rule::Exclusion, seen, format!("{seen} was granted at {at:?} {what}"))
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveSpans<'a> {
     /// What the claim must not overlap and does.
-    fn conflict(&self, held: &Held<'a>) -> Option<String> {
+    fn conflict(&self, held: &HeldSpan<'a>) -> Option<String> {
         let seen = held.seen;
         let mut others = self.by_fence.values().map(|held| held.seen);
         let mut guards = self.exclusive.iter().map(|id| self.by_fence[id].seen);
@@ -135,7 +136,7 @@ impl<'a> Live<'a> {
         None
     }
 
-    fn insert(&mut self, id: (u64, usize), held: Held<'a>) {
+    fn insert(&mut self, id: (u64, usize), held: HeldSpan<'a>) {
         self.weight += u64::from(held.weight);
         if held.is_exclusive() {
             self.exclusive.insert(id);
@@ -144,7 +145,7 @@ impl<'a> Live<'a> {
         self.by_fence.insert(id, held);
     }
 
-    fn remove(&mut self, id: (u64, usize)) -> Option<Held<'a>> {
+    fn remove(&mut self, id: (u64, usize)) -> Option<HeldSpan<'a>> {
         let held = self.by_fence.remove(&id)?;
         self.weight -= u64::from(held.weight);
         self.exclusive.remove(&id);
@@ -166,6 +167,6 @@ impl<'a> Live<'a> {
     }
 }
 
-fn kind_of(seen: &Seen) -> Kind<'_> {
+fn kind_of(seen: &SeenAcquisition) -> ShareKind<'_> {
     (seen.wish.order, seen.wish.group.as_deref())
 }

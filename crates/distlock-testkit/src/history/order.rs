@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use distlock_core::{Order, Ticket};
 
-use super::{Rule, Seen, Stamp, Violation};
+use super::{Rule, SeenAcquisition, Stamp, Violation};
 
 /// An acquisition as the queue sees it. Claims of one thread that share a fence are one.
-struct Turn<'a> {
-    seen: &'a Seen,
+struct QueueTurn<'a> {
+    seen: &'a SeenAcquisition,
     fence: u64,
     ticket: Option<Ticket>,
 }
 
-pub(super) fn check(entries: &[&Seen]) -> Vec<Violation> {
+pub(super) fn check(entries: &[&SeenAcquisition]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for order in [Order::Fifo, Order::PreferWriters, Order::PreferReaders] {
-        let of_order: Vec<&Seen> =
+        let of_order: Vec<&SeenAcquisition> =
             entries.iter().copied().filter(|seen| seen.wish.order == order).collect();
         let turns = turns(&of_order);
         violations.extend(out_of_turn(order, &turns));
@@ -25,27 +25,27 @@ pub(super) fn check(entries: &[&Seen]) -> Vec<Violation> {
     violations
 }
 
-fn turns<'a>(entries: &[&'a Seen]) -> Vec<Turn<'a>> {
-    let mut turns: BTreeMap<(u64, Option<u64>), Turn<'a>> = BTreeMap::new();
+fn turns<'a>(entries: &[&'a SeenAcquisition]) -> Vec<QueueTurn<'a>> {
+    let mut turns: BTreeMap<(u64, Option<u64>), QueueTurn<'a>> = BTreeMap::new();
     for seen in entries {
         let Some((fence, _)) = seen.grant else {
             continue;
         };
-        let turn = Turn { seen, fence, ticket: seen.ticket };
+        let turn = QueueTurn { seen, fence, ticket: seen.ticket };
         // The fence was minted for the first in the queue; the others went in with it.
-        let known = turns.entry((fence, seen.wish.thread)).or_insert(Turn { seen, ..turn });
+        let known = turns.entry((fence, seen.wish.thread)).or_insert(QueueTurn { seen, ..turn });
         if seen.ticket.is_some_and(|ticket| known.ticket.is_none_or(|known| ticket < known)) {
-            *known = Turn { seen, fence, ticket: seen.ticket };
+            *known = QueueTurn { seen, fence, ticket: seen.ticket };
         }
     }
     turns.into_values().collect()
 }
 
 /// Queued claims of one class whose fences are not in the sequence of their tickets.
-fn out_of_turn(order: Order, turns: &[Turn<'_>]) -> Vec<Violation> {
+fn out_of_turn(order: Order, turns: &[QueueTurn<'_>]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for exclusive in [true, false] {
-        let class = |turn: &&Turn<'_>| match order {
+        let class = |turn: &&QueueTurn<'_>| match order {
             Order::Fifo => exclusive,
             _ => turn.seen.wish.is_exclusive() == exclusive,
         };
@@ -59,18 +59,22 @@ fn out_of_turn(order: Order, turns: &[Turn<'_>]) -> Vec<Violation> {
 }
 
 /// Grants past somebody who waited all the while and whom the order puts ahead.
-fn overtaken(order: Order, entries: &[&Seen], turns: &[Turn<'_>]) -> Vec<Violation> {
+fn overtaken(
+    order: Order,
+    entries: &[&SeenAcquisition],
+    turns: &[QueueTurn<'_>],
+) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (waiter, newcomer) in [(true, true), (true, false), (false, true), (false, false)] {
         let Some(who) = bound(order, waiter, newcomer) else {
             continue;
         };
-        let candidates: Vec<&Turn<'_>> = turns
+        let candidates: Vec<&QueueTurn<'_>> = turns
             .iter()
             .filter(|turn| turn.seen.wish.is_exclusive() == newcomer)
             .filter(|turn| who == Bound::All || turn.ticket.is_none())
             .collect();
-        let waiters: Vec<&Seen> =
+        let waiters: Vec<&SeenAcquisition> =
             entries.iter().copied().filter(|seen| seen.wish.is_exclusive() == waiter).collect();
         violations.extend(by_numbers(&waiters, &candidates));
         violations.extend(by_time(&waiters, &candidates));
@@ -98,7 +102,7 @@ fn bound(order: Order, waiter_exclusive: bool, newcomer_exclusive: bool) -> Opti
 }
 
 /// By the one counter of fences and tickets: a waiter was there from its ticket to its fence.
-fn by_numbers(waiters: &[&Seen], candidates: &[&Turn<'_>]) -> Vec<Violation> {
+fn by_numbers(waiters: &[&SeenAcquisition], candidates: &[&QueueTurn<'_>]) -> Vec<Violation> {
     let waits = waiters.iter().filter_map(|&seen| Some((seen.ticket?, seen.grant?.0, seen)));
     let grants = candidates.iter().map(|turn| (turn.fence, turn.fence, turn.seen));
     inside(waits.collect(), grants.collect())
@@ -106,7 +110,7 @@ fn by_numbers(waiters: &[&Seen], candidates: &[&Turn<'_>]) -> Vec<Violation> {
 
 /// By the clock, for waiters that were never granted: a place was certainly there from its first
 /// acknowledgement to its last but one, for the last answer was given after that.
-fn by_time(waiters: &[&Seen], candidates: &[&Turn<'_>]) -> Vec<Violation> {
+fn by_time(waiters: &[&SeenAcquisition], candidates: &[&QueueTurn<'_>]) -> Vec<Violation> {
     let ungranted = waiters.iter().filter(|seen| seen.grant.is_none());
     let waits = ungranted.filter_map(|&seen| seen.acks.map(|[from, to, _]| (from, to, seen)));
     let grants = candidates.iter().filter_map(|turn| {
@@ -122,13 +126,13 @@ fn by_time(waiters: &[&Seen], candidates: &[&Turn<'_>]) -> Vec<Violation> {
 
 /// The spans of grants that lie strictly inside the span of a wait.
 fn inside<T: Ord + Copy>(
-    mut waits: Vec<(T, T, &Seen)>,
-    mut grants: Vec<(T, T, &Seen)>,
+    mut waits: Vec<(T, T, &SeenAcquisition)>,
+    mut grants: Vec<(T, T, &SeenAcquisition)>,
 ) -> Vec<Violation> {
     waits.sort_by_key(|(from, ..)| *from);
     grants.sort_by_key(|(from, ..)| *from);
     let mut waits = waits.into_iter().peekable();
-    let mut longest: Option<(T, &Seen)> = None;
+    let mut longest: Option<(T, &SeenAcquisition)> = None;
     let mut violations = Vec::new();
     for (from, to, seen) in grants {
         while let Some((_, until, waiter)) = waits.next_if(|(start, ..)| *start < from) {
@@ -143,6 +147,6 @@ fn inside<T: Ord + Copy>(
     violations
 }
 
-fn overtook(seen: &Seen, waiter: &Seen) -> Violation {
+fn overtook(seen: &SeenAcquisition, waiter: &SeenAcquisition) -> Violation {
     Violation::new(Rule::Order, seen, format!("{seen} overtook {waiter}"))
 }

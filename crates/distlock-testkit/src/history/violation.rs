@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Seen, Wish};
+use super::{AcquireSpec, SeenAcquisition};
 
 /// A rule of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    pub(super) fn new(rule: Rule, seen: &Seen, text: String) -> Self {
+    pub(super) fn new(rule: Rule, seen: &SeenAcquisition, text: String) -> Self {
         Self { rule, key: seen.wish.key.clone(), text }
     }
 }
@@ -43,9 +43,9 @@ impl fmt::Display for Violation {
 }
 
 /// A granted claim in words, for violations.
-impl fmt::Display for Seen {
+impl fmt::Display for SeenAcquisition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wish { weight, capacity, group, .. } = &self.wish;
+        let AcquireSpec { weight, capacity, group, .. } = &self.wish;
         write!(f, "[{weight} of {capacity}")?;
         if let Some(group) = group {
             write!(f, ", group {group}")?;

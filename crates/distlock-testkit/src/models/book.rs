@@ -34,14 +34,14 @@ pub(crate) enum Flaw {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Holder {
+pub(super) struct BookHolder {
     pub(super) who: Who,
     pub(super) left: Ticks,
     pub(super) fence: Number,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct BookPlace {
     pub(super) who: Who,
     pub(super) left: Ticks,
     pub(super) ticket: Number,
@@ -49,7 +49,7 @@ pub(super) struct Place {
 
 /// What the store says to an ask or a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Reply {
+pub(crate) enum BookReply {
     /// The claim holds.
     Held {
         /// Its fence.
@@ -74,7 +74,7 @@ pub(crate) enum Reply {
 
 /// A grant that is to be pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Granted {
+pub(super) struct BookGrant {
     pub(super) to: Who,
     pub(super) ticket: Number,
     pub(super) fence: Number,
@@ -83,9 +83,9 @@ pub(super) struct Granted {
 /// All that the store knows of the one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(super) struct Book {
-    pub(super) holder: Option<Holder>,
-    pub(super) queue: Vec<Place>,
-    graves: Vec<Who>,
+    pub(super) holder: Option<BookHolder>,
+    pub(super) queue: Vec<BookPlace>,
+    tombstones: Vec<Who>,
     pub(super) counter: Number,
 }
 
@@ -130,33 +130,33 @@ impl Book {
         who: Who,
         (ttl, place): (Ticks, Option<Ticks>),
         flaw: Option<Flaw>,
-    ) -> (Reply, Vec<Granted>) {
+    ) -> (BookReply, Vec<BookGrant>) {
         let barges = flaw == Some(Flaw::NewcomersBarge) && !self.knows(who);
         let granted = if barges { self.purge() } else { self.settle(flaw) };
-        if self.graves.contains(&who) {
-            return (Reply::Dead, granted);
+        if self.tombstones.contains(&who) {
+            return (BookReply::Dead, granted);
         }
         if let Some(holder) = self.holder.as_mut().filter(|holder| holder.who == who) {
             if flaw != Some(Flaw::RepeatKeepsOldLease) {
                 holder.left = holder.left.max(ttl);
             }
-            return (Reply::Held { fence: holder.fence }, granted);
+            return (BookReply::Held { fence: holder.fence }, granted);
         }
         if let Some(ahead) = self.position(who) {
             let waits = &mut self.queue[ahead];
             waits.left = waits.left.max(place.unwrap_or_default());
             let ticket = waits.ticket;
-            let reply = place.map_or(Reply::Busy, |_| waiting(ticket, ahead));
+            let reply = place.map_or(BookReply::Busy, |_| waiting(ticket, ahead));
             return (reply, granted);
         }
         if self.holder.is_none() && (self.queue.is_empty() || barges) {
             let fence = self.mint();
-            self.holder = Some(Holder { who, left: ttl, fence });
-            return (Reply::Held { fence }, granted);
+            self.holder = Some(BookHolder { who, left: ttl, fence });
+            return (BookReply::Held { fence }, granted);
         }
-        let Some(left) = place else { return (Reply::Busy, granted) };
+        let Some(left) = place else { return (BookReply::Busy, granted) };
         let (ticket, ahead) = (self.mint(), self.queue.len());
-        self.queue.push(Place { who, left, ticket });
+        self.queue.push(BookPlace { who, left, ticket });
         (waiting(ticket, ahead), granted)
     }
 
@@ -165,7 +165,7 @@ impl Book {
         who: Who,
         span: Ticks,
         flaw: Option<Flaw>,
-    ) -> (Reply, Vec<Granted>) {
+    ) -> (BookReply, Vec<BookGrant>) {
         let mut granted = Vec::new();
         if self.live_holder() != Some(who) {
             granted = self.settle(flaw);
@@ -177,18 +177,18 @@ impl Book {
         }
         if self.holder.is_none() && flaw == Some(Flaw::RenewalCreates) {
             let fence = self.mint();
-            self.holder = Some(Holder { who, left: span, fence });
+            self.holder = Some(BookHolder { who, left: span, fence });
         }
         match self.holder.as_mut().filter(|holder| holder.who == who) {
             Some(holder) if flaw == Some(Flaw::RenewalShortens) => {
                 holder.left = span;
-                (Reply::Held { fence: holder.fence }, granted)
+                (BookReply::Held { fence: holder.fence }, granted)
             }
             Some(holder) => {
                 holder.left = holder.left.max(span);
-                (Reply::Held { fence: holder.fence }, granted)
+                (BookReply::Held { fence: holder.fence }, granted)
             }
-            None => (Reply::Gone, granted),
+            None => (BookReply::Gone, granted),
         }
     }
 
@@ -199,11 +199,11 @@ impl Book {
         bury: bool,
         waited: bool,
         flaw: Option<Flaw>,
-    ) -> Vec<Granted> {
+    ) -> Vec<BookGrant> {
         let mut granted = self.settle(flaw);
-        if bury && !self.graves.contains(&who) {
-            self.graves.push(who);
-            self.graves.sort_unstable();
+        if bury && !self.tombstones.contains(&who) {
+            self.tombstones.push(who);
+            self.tombstones.sort_unstable();
         }
         self.queue.retain(|place| place.who != who);
         let misses = waited && flaw == Some(Flaw::CancelMissesGrant);
@@ -216,25 +216,25 @@ impl Book {
         granted
     }
 
-    fn purge(&mut self) -> Vec<Granted> {
+    fn purge(&mut self) -> Vec<BookGrant> {
         self.holder = self.holder.filter(|holder| holder.left > 0);
         self.queue.retain(|place| place.left > 0);
         Vec::new()
     }
 
-    fn settle(&mut self, flaw: Option<Flaw>) -> Vec<Granted> {
+    fn settle(&mut self, flaw: Option<Flaw>) -> Vec<BookGrant> {
         self.purge();
         if flaw == Some(Flaw::PurgeAdmitsNobody) { Vec::new() } else { self.admit() }
     }
 
-    fn admit(&mut self) -> Vec<Granted> {
+    fn admit(&mut self) -> Vec<BookGrant> {
         if self.holder.is_some() || self.queue.is_empty() {
             return Vec::new();
         }
-        let Place { who, left, ticket } = self.queue.remove(0);
+        let BookPlace { who, left, ticket } = self.queue.remove(0);
         let fence = self.mint();
-        self.holder = Some(Holder { who, left, fence });
-        vec![Granted { to: who, ticket, fence }]
+        self.holder = Some(BookHolder { who, left, fence });
+        vec![BookGrant { to: who, ticket, fence }]
     }
 
     fn position(&self, who: Who) -> Option<usize> {
@@ -253,11 +253,11 @@ impl Book {
     }
 }
 
-fn waiting(ticket: Number, ahead: usize) -> Reply {
-    Reply::Waiting { ticket, ahead: u8::try_from(ahead).unwrap_or(u8::MAX) }
+fn waiting(ticket: Number, ahead: usize) -> BookReply {
+    BookReply::Waiting { ticket, ahead: u8::try_from(ahead).unwrap_or(u8::MAX) }
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for BookReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Held { fence } => write!(f, "held under fence {fence}"),

@@ -58,7 +58,7 @@ impl fmt::Display for Trace {
 }
 
 /// Says of a state why the exploration may stop there.
-type Stop<W> = fn(&W, &<W as World>::State) -> Option<&'static str>;
+type StopRule<W> = fn(&W, &<W as World>::State) -> Option<&'static str>;
 
 /// Sees every state of a world, or stops at the nearest that breaks a rule.
 ///
@@ -68,11 +68,11 @@ pub fn explore<W: World>(world: &W, threads: usize) -> Found {
 }
 
 /// Goes the shortest way to a state with a reason to stop.
-pub fn nearest<W: World>(world: &W, stop: Stop<W>) -> Found {
+pub fn nearest<W: World>(world: &W, stop: StopRule<W>) -> Found {
     run(world, stop, 1)
 }
 
-fn run<W: World>(world: &W, stop: Stop<W>, threads: usize) -> Found {
+fn run<W: World>(world: &W, stop: StopRule<W>, threads: usize) -> Found {
     let began = Instant::now();
     let checker = Explored { world: world.clone(), stop }
         .checker()
@@ -95,7 +95,7 @@ fn run<W: World>(world: &W, stop: Stop<W>, threads: usize) -> Found {
 /// on and overwrites the shortest trace by longer ones.
 struct Explored<W: World> {
     world: W,
-    stop: Stop<W>,
+    stop: StopRule<W>,
 }
 
 impl<W: World> Model for Explored<W> {

@@ -17,4 +17,4 @@ mod wake;
 
 pub use check::{Found, Trace, World, explore, nearest};
 pub use page::{page, rule_row, trace_row};
-pub use suite::{Case, Size, goals, mutants, rules};
+pub use suite::{Case, ModelSize, goals, mutants, rules};

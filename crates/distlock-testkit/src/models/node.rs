@@ -24,7 +24,7 @@ impl Hash for Lawful {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
-const TTL: Duration = Duration::from_secs(1);
+const MODEL_TTL: Duration = Duration::from_secs(1);
 
 impl Lawful {
     pub(super) fn new() -> Self {
@@ -43,7 +43,7 @@ impl Lawful {
 
     /// The fence that was granted, if one was.
     pub(super) fn acquire(&mut self, who: usize, floor: u8) -> Option<u8> {
-        let mut ask = Ask::new(claim(who)?, Label::new("owner", "model").ok()?, TTL);
+        let mut ask = Ask::new(claim(who)?, Label::new("owner", "model").ok()?, MODEL_TTL);
         ask.fence_floor = Some(u64::from(floor));
         let (client, now) = (ClientId::from_bytes([0; 16]), self.now());
         match Arc::make_mut(&mut self.record).acquire(&ask, client, now).0 {
@@ -55,7 +55,7 @@ impl Lawful {
     /// True if the fence was stored, which takes an owner.
     pub(super) fn write_back(&mut self, who: usize, fence: u8) -> bool {
         let Some(claim) = claim(who) else { return false };
-        let mut renewal = Renewal::hold(claim, TTL);
+        let mut renewal = Renewal::hold(claim, MODEL_TTL);
         renewal.fence_floor = Some(u64::from(fence));
         let (client, now) = (ClientId::from_bytes([0; 16]), self.now());
         let (standing, _) = Arc::make_mut(&mut self.record).renew(&renewal, client, now);

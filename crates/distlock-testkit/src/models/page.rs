@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::check::{Found, Trace};
 use super::suite::Case;
 
-const HEAD: &str = include_str!("page_head.md");
+const PAGE_HEAD: &str = include_str!("page_head.md");
 
 /// The line of the page for a rule that was explored completely.
 pub fn rule_row(case: &Case, found: &Found) -> String {
@@ -20,7 +20,7 @@ pub fn trace_row(case: &Case, trace: &Trace) -> String {
 
 /// The whole page.
 pub fn page(rules: &[(Case, Found)], goals: &[(Case, Trace)], mutants: &[(Case, Trace)]) -> String {
-    let mut page = String::from(HEAD);
+    let mut page = String::from(PAGE_HEAD);
     let mut line = |text: &str| writeln!(page, "{text}").unwrap_or_default();
     line("\n## The rules\n\n| model | size | states | depth | seconds |\n|---|---|---|---|---|");
     rules.iter().for_each(|(case, found)| line(&rule_row(case, found)));

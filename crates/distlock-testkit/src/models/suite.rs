@@ -2,13 +2,13 @@
 
 use super::book::Flaw;
 use super::check::{Found, World, explore, nearest};
-use super::lock::{self, Lock};
-use super::quorum::{self, Quorum};
-use super::wake::{self, Wake};
+use super::lock::{self, LockModel};
+use super::quorum::{self, QuorumModel};
+use super::wake::{self, WakeModel};
 
 /// How much to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum ModelSize {
     /// Enough for every rule to matter: seconds.
     Small,
     /// More clients, more messages, longer leases: minutes.
@@ -54,14 +54,14 @@ impl Case {
     }
 }
 
-const LEASE: &str = "lease";
-const HAND_OVER: &str = "hand-over";
-const WAKE_UP: &str = "wake-up";
-const FENCE: &str = "quorum fence";
-const AMNESIA: &str = "quorum amnesia";
+const LEASE_CASES: &str = "lease";
+const HAND_OVER_CASES: &str = "hand-over";
+const WAKE_UP_CASES: &str = "wake-up";
+const FENCE_CASES: &str = "quorum fence";
+const AMNESIA_CASES: &str = "quorum amnesia";
 
-fn lease() -> Lock {
-    Lock {
+fn lease() -> LockModel {
+    LockModel {
         waits: &[false, false],
         ttl: 4,
         place: 2,
@@ -73,47 +73,59 @@ fn lease() -> Lock {
     }
 }
 
-fn hand_over() -> Lock {
-    Lock { waits: &[true, false], ttl: 3, margin: 0, drift: None, ..lease() }
+fn hand_over() -> LockModel {
+    LockModel { waits: &[true, false], ttl: 3, margin: 0, drift: None, ..lease() }
 }
 
-fn wake(late: bool) -> Wake {
-    Wake { clients: 3, late, breaks: 1, crashes: 1, mistake: None }
+fn wake(late: bool) -> WakeModel {
+    WakeModel { clients: 3, late, breaks: 1, crashes: 1, mistake: None }
 }
 
-fn fence() -> Quorum {
-    Quorum { nodes: 3, clients: 2, clocks: false, restarts: 0, proposals: &[0], mistake: None }
+fn fence() -> QuorumModel {
+    QuorumModel { nodes: 3, clients: 2, clocks: false, restarts: 0, proposals: &[0], mistake: None }
 }
 
-fn amnesia() -> Quorum {
-    Quorum { clocks: true, restarts: 1, ..fence() }
+fn amnesia() -> QuorumModel {
+    QuorumModel { clocks: true, restarts: 1, ..fence() }
 }
 
 /// The real rules. None of them may be broken anywhere.
-pub fn rules(size: Size) -> Vec<Case> {
-    if size == Size::Small {
+pub fn rules(size: ModelSize) -> Vec<Case> {
+    if size == ModelSize::Small {
         return vec![
-            Case::rule(LEASE, "2 clients, 2 messages", lease()),
-            Case::rule(HAND_OVER, "1 waits, 2 messages", hand_over()),
-            Case::rule(WAKE_UP, "3 clients, own channels", wake(false)),
+            Case::rule(LEASE_CASES, "2 clients, 2 messages", lease()),
+            Case::rule(HAND_OVER_CASES, "1 waits, 2 messages", hand_over()),
+            Case::rule(WAKE_UP_CASES, "3 clients, own channels", wake(false)),
             Case::rule(
-                WAKE_UP,
+                WAKE_UP_CASES,
                 "3 clients, channels of the key",
-                Wake { crashes: 0, ..wake(true) },
+                WakeModel { crashes: 0, ..wake(true) },
             ),
-            Case::rule(FENCE, "2 clients, proposals", Quorum { proposals: &[0, 3], ..fence() }),
-            Case::rule(AMNESIA, "2 clients, 1 restart", amnesia()),
+            Case::rule(
+                FENCE_CASES,
+                "2 clients, proposals",
+                QuorumModel { proposals: &[0, 3], ..fence() },
+            ),
+            Case::rule(AMNESIA_CASES, "2 clients, 1 restart", amnesia()),
         ];
     }
     let both = &[true, true];
     vec![
-        Case::rule(LEASE, "2 clients, 4 messages", Lock { room: 4, ..lease() }),
-        Case::rule(HAND_OVER, "1 waits, 3 messages", Lock { room: 3, ..hand_over() }),
-        Case::rule(HAND_OVER, "2 wait, 2 messages", Lock { waits: both, ..hand_over() }),
-        Case::rule(WAKE_UP, "3 clients, own channels", Wake { breaks: 2, ..wake(false) }),
-        Case::rule(WAKE_UP, "3 clients, channels of the key", wake(true)),
-        Case::rule(FENCE, "3 clients", Quorum { clients: 3, ..fence() }),
-        Case::rule(AMNESIA, "2 clients, 2 restarts", Quorum { restarts: 2, ..amnesia() }),
+        Case::rule(LEASE_CASES, "2 clients, 4 messages", LockModel { room: 4, ..lease() }),
+        Case::rule(HAND_OVER_CASES, "1 waits, 3 messages", LockModel { room: 3, ..hand_over() }),
+        Case::rule(HAND_OVER_CASES, "2 wait, 2 messages", LockModel { waits: both, ..hand_over() }),
+        Case::rule(
+            WAKE_UP_CASES,
+            "3 clients, own channels",
+            WakeModel { breaks: 2, ..wake(false) },
+        ),
+        Case::rule(WAKE_UP_CASES, "3 clients, channels of the key", wake(true)),
+        Case::rule(FENCE_CASES, "3 clients", QuorumModel { clients: 3, ..fence() }),
+        Case::rule(
+            AMNESIA_CASES,
+            "2 clients, 2 restarts",
+            QuorumModel { restarts: 2, ..amnesia() },
+        ),
     ]
 }
 
@@ -127,44 +139,64 @@ pub fn mutants() -> Vec<Case> {
 }
 
 fn lease_mutants() -> Vec<Case> {
-    use lock::Mistake;
-    let by = |mistake| Lock { mistake: Some(mistake), ..lease() };
-    let creates = Lock { flaw: Some(Flaw::RenewalCreates), ..lease() };
+    use lock::LockMistake;
+    let by = |mistake| LockModel { mistake: Some(mistake), ..lease() };
+    let creates = LockModel { flaw: Some(Flaw::RenewalCreates), ..lease() };
     vec![
-        Case::mutant(LEASE, "validity counts from the reply", by(Mistake::CountFromReply)),
-        Case::mutant(LEASE, "margin below the drift", by(Mistake::NoMargin)),
-        Case::mutant(LEASE, "answers are not matched with requests", by(Mistake::AnyAnswer)),
-        Case::mutant(LEASE, "a release never buries", by(Mistake::NoBurial)),
-        Case::mutant(LEASE, "a renewal re-creates", creates),
+        Case::mutant(
+            LEASE_CASES,
+            "validity counts from the reply",
+            by(LockMistake::CountFromReply),
+        ),
+        Case::mutant(LEASE_CASES, "margin below the drift", by(LockMistake::NoMargin)),
+        Case::mutant(
+            LEASE_CASES,
+            "answers are not matched with requests",
+            by(LockMistake::AnyAnswer),
+        ),
+        Case::mutant(LEASE_CASES, "a release never buries", by(LockMistake::NoBurial)),
+        Case::mutant(LEASE_CASES, "a renewal re-creates", creates),
     ]
 }
 
 fn hand_over_mutants() -> Vec<Case> {
-    use lock::Mistake;
-    let by = |mistake| Lock { mistake: Some(mistake), ..hand_over() };
-    let law = |flaw| Lock { flaw: Some(flaw), ..hand_over() };
-    let three = Lock { waits: &[true, false, false], ..law(Flaw::NewcomersBarge) };
+    use lock::LockMistake;
+    let by = |mistake| LockModel { mistake: Some(mistake), ..hand_over() };
+    let law = |flaw| LockModel { flaw: Some(flaw), ..hand_over() };
+    let three = LockModel { waits: &[true, false, false], ..law(Flaw::NewcomersBarge) };
     vec![
-        Case::mutant(HAND_OVER, "a push counts for the full ttl", by(Mistake::FullTtlOnPush)),
-        Case::mutant(HAND_OVER, "a push is trusted without ticket", by(Mistake::AnyTicket)),
-        Case::mutant(HAND_OVER, "validity counts from the push", by(Mistake::CountFromPush)),
         Case::mutant(
-            HAND_OVER,
-            "validity counts from the last heartbeat sent",
-            by(Mistake::CountFromLastSend),
+            HAND_OVER_CASES,
+            "a push counts for the full ttl",
+            by(LockMistake::FullTtlOnPush),
         ),
-        Case::mutant(HAND_OVER, "a release admits nobody", law(Flaw::ReleaseAdmitsNobody)),
-        Case::mutant(HAND_OVER, "a purge admits nobody", law(Flaw::PurgeAdmitsNobody)),
-        Case::mutant(HAND_OVER, "a newcomer barges", three),
         Case::mutant(
-            HAND_OVER,
+            HAND_OVER_CASES,
+            "a push is trusted without ticket",
+            by(LockMistake::AnyTicket),
+        ),
+        Case::mutant(
+            HAND_OVER_CASES,
+            "validity counts from the push",
+            by(LockMistake::CountFromPush),
+        ),
+        Case::mutant(
+            HAND_OVER_CASES,
+            "validity counts from the last heartbeat sent",
+            by(LockMistake::CountFromLastSend),
+        ),
+        Case::mutant(HAND_OVER_CASES, "a release admits nobody", law(Flaw::ReleaseAdmitsNobody)),
+        Case::mutant(HAND_OVER_CASES, "a purge admits nobody", law(Flaw::PurgeAdmitsNobody)),
+        Case::mutant(HAND_OVER_CASES, "a newcomer barges", three),
+        Case::mutant(
+            HAND_OVER_CASES,
             "a cancel leaves the queue, but not a grant made meanwhile",
             law(Flaw::CancelMissesGrant),
         ),
-        Case::mutant(HAND_OVER, "a renewal re-creates", law(Flaw::RenewalCreates)),
-        Case::mutant(HAND_OVER, "a renewal may shorten", law(Flaw::RenewalShortens)),
+        Case::mutant(HAND_OVER_CASES, "a renewal re-creates", law(Flaw::RenewalCreates)),
+        Case::mutant(HAND_OVER_CASES, "a renewal may shorten", law(Flaw::RenewalShortens)),
         Case::mutant(
-            HAND_OVER,
+            HAND_OVER_CASES,
             "asking again does not refresh the lease",
             law(Flaw::RepeatKeepsOldLease),
         ),
@@ -172,45 +204,53 @@ fn hand_over_mutants() -> Vec<Case> {
 }
 
 fn wake_mutants() -> Vec<Case> {
-    use wake::Mistake;
-    let by = |late, mistake| Wake { mistake: Some(mistake), ..wake(late) };
+    use wake::WakeMistake;
+    let by = |late, mistake| WakeModel { mistake: Some(mistake), ..wake(late) };
     vec![
         Case::mutant(
-            WAKE_UP,
+            WAKE_UP_CASES,
             "whoever subscribes after asking does not ask again",
-            by(true, Mistake::SubscribeLast),
+            by(true, WakeMistake::SubscribeLast),
         ),
         Case::mutant(
-            WAKE_UP,
+            WAKE_UP_CASES,
             "a new connection does not ask again",
-            by(false, Mistake::SleepOnAfterBreak),
+            by(false, WakeMistake::SleepOnAfterBreak),
         ),
         Case::mutant(
-            WAKE_UP,
+            WAKE_UP_CASES,
             "a purge admits the next and does not tell it",
-            by(false, Mistake::PurgeTellsNobody),
+            by(false, WakeMistake::PurgeTellsNobody),
         ),
         Case::mutant(
-            WAKE_UP,
+            WAKE_UP_CASES,
             "a release admits the next and does not tell it",
-            by(false, Mistake::ReleaseTellsNobody),
+            by(false, WakeMistake::ReleaseTellsNobody),
         ),
     ]
 }
 
 fn quorum_mutants() -> Vec<Case> {
-    use quorum::Mistake;
-    let fence = |mistake| Quorum { mistake: Some(mistake), ..fence() };
-    let amnesia = |mistake| Quorum { mistake: Some(mistake), ..amnesia() };
+    use quorum::QuorumMistake;
+    let fence = |mistake| QuorumModel { mistake: Some(mistake), ..fence() };
+    let amnesia = |mistake| QuorumModel { mistake: Some(mistake), ..amnesia() };
     vec![
-        Case::mutant(FENCE, "no write-back", fence(Mistake::NoWriteBack)),
-        Case::mutant(FENCE, "write-back without ownership", fence(Mistake::WriteBackByAnybody)),
-        Case::mutant(AMNESIA, "restart without quarantine", amnesia(Mistake::NoQuarantine)),
-        Case::mutant(AMNESIA, "quarantine without re-seed", amnesia(Mistake::NoReseed)),
+        Case::mutant(FENCE_CASES, "no write-back", fence(QuorumMistake::NoWriteBack)),
         Case::mutant(
-            AMNESIA,
+            FENCE_CASES,
+            "write-back without ownership",
+            fence(QuorumMistake::WriteBackByAnybody),
+        ),
+        Case::mutant(
+            AMNESIA_CASES,
+            "restart without quarantine",
+            amnesia(QuorumMistake::NoQuarantine),
+        ),
+        Case::mutant(AMNESIA_CASES, "quarantine without re-seed", amnesia(QuorumMistake::NoReseed)),
+        Case::mutant(
+            AMNESIA_CASES,
             "re-seed before the quarantine is over",
-            amnesia(Mistake::ReseedEarly),
+            amnesia(QuorumMistake::ReseedEarly),
         ),
     ]
 }
@@ -218,22 +258,25 @@ fn quorum_mutants() -> Vec<Case> {
 /// What must be reachable under the real rules: a world in which nothing happens breaks nothing.
 pub fn goals() -> Vec<Case> {
     vec![
-        Case::goal(LEASE, "somebody holds after another has lost", lease(), |_, state| {
+        Case::goal(LEASE_CASES, "somebody holds after another has lost", lease(), |_, state| {
             state.is_succeeded().then_some("reached")
         }),
-        Case::goal(HAND_OVER, "a pushed grant is believed", hand_over(), |_, state| {
+        Case::goal(HAND_OVER_CASES, "a pushed grant is believed", hand_over(), |_, state| {
             state.is_pushed().then_some("reached")
         }),
-        Case::goal(HAND_OVER, "a push overtakes an answer", hand_over(), |_, state| {
+        Case::goal(HAND_OVER_CASES, "a push overtakes an answer", hand_over(), |_, state| {
             state.is_overtaken().then_some("reached")
         }),
-        Case::goal(WAKE_UP, "the lock is handed over a new connection", wake(true), |_, state| {
-            state.is_woken_after_break().then_some("reached")
-        }),
-        Case::goal(FENCE, "a fence is written back before it counts", fence(), |_, state| {
+        Case::goal(
+            WAKE_UP_CASES,
+            "the lock is handed over a new connection",
+            wake(true),
+            |_, state| state.is_woken_after_break().then_some("reached"),
+        ),
+        Case::goal(FENCE_CASES, "a fence is written back before it counts", fence(), |_, state| {
             state.is_written_back().then_some("reached")
         }),
-        Case::goal(AMNESIA, "a node that forgot votes again", amnesia(), |_, state| {
+        Case::goal(AMNESIA_CASES, "a node that forgot votes again", amnesia(), |_, state| {
             state.is_rejoined().then_some("reached")
         }),
     ]

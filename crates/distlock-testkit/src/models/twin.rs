@@ -4,13 +4,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::law::{Notice, Now, Record};
+use distlock_core::law::{AddressedPush, Now, Record};
 use distlock_core::{
-    Answer, Ask, Claim, ClaimId, ClientId, How, Key, Label, Moment, Outcome, Push, Renewal,
-    Standing, Target, Wait,
+    Answer, Ask, Claim, ClaimId, ClientId, Key, Label, Moment, Push, ReleaseOptions,
+    ReleaseOutcome, Renewal, Standing, Target, Wait,
 };
 
-use super::book::{Granted, Number, Reply, Ticks, Who};
+use super::book::{BookGrant, BookReply, Number, Ticks, Who};
 
 /// The record of the same key that a [`Book`](super::book::Book) describes.
 ///
@@ -50,7 +50,7 @@ impl Twin {
         &mut self,
         who: Who,
         (ttl, place): (Ticks, Option<Ticks>),
-        (reply, granted): &(Reply, Vec<Granted>),
+        (reply, granted): &(BookReply, Vec<BookGrant>),
     ) -> bool {
         let Some(claim) = claim(who) else { return false };
         let Ok(owner) = Label::new("owner", "model") else { return false };
@@ -59,13 +59,13 @@ impl Twin {
         let now = self.now();
         let (answer, notices) = Arc::make_mut(&mut self.record).acquire(&ask, client(who), now);
         let same = match (answer, *reply) {
-            (Answer::Granted { fence }, Reply::Held { fence: rank }) => self.is(rank, fence),
-            (Answer::Busy(busy), Reply::Waiting { ticket, ahead }) => {
+            (Answer::Granted { fence }, BookReply::Held { fence: rank }) => self.is(rank, fence),
+            (Answer::Busy(busy), BookReply::Waiting { ticket, ahead }) => {
                 busy.ahead == u64::from(ahead)
                     && busy.ticket.is_some_and(|real| self.is(ticket, real))
             }
-            (Answer::Busy(busy), Reply::Busy) => busy.ticket.is_none(),
-            (Answer::Dead, Reply::Dead) => true,
+            (Answer::Busy(busy), BookReply::Busy) => busy.ticket.is_none(),
+            (Answer::Dead, BookReply::Dead) => true,
             _ => false,
         };
         same && self.pushes(&notices, granted) && self.holds()
@@ -75,18 +75,18 @@ impl Twin {
         &mut self,
         who: Who,
         ticks: Ticks,
-        (reply, granted): &(Reply, Vec<Granted>),
+        (reply, granted): &(BookReply, Vec<BookGrant>),
     ) -> bool {
         let Some(claim) = claim(who) else { return false };
         let renewal = Renewal::hold(claim, span(ticks));
         let now = self.now();
         let (standing, notices) = Arc::make_mut(&mut self.record).renew(&renewal, client(who), now);
         let same = match (standing, *reply) {
-            (Standing::Held { fence }, Reply::Held { fence: rank }) => self.is(rank, fence),
-            (Standing::Waiting(waiting), Reply::Waiting { ticket, ahead }) => {
+            (Standing::Held { fence }, BookReply::Held { fence: rank }) => self.is(rank, fence),
+            (Standing::Waiting(waiting), BookReply::Waiting { ticket, ahead }) => {
                 waiting.ahead == u64::from(ahead) && self.is(ticket, waiting.ticket)
             }
-            (Standing::Gone, Reply::Gone) => true,
+            (Standing::Gone, BookReply::Gone) => true,
             _ => false,
         };
         same && self.pushes(&notices, granted)
@@ -98,19 +98,22 @@ impl Twin {
         who: Who,
         bury: bool,
         known: bool,
-        granted: &[Granted],
+        granted: &[BookGrant],
     ) -> bool {
         let Some(claim) = claim(who) else { return false };
-        let how = How { keep: Duration::ZERO, bury: if bury { FOR_EVER } else { Duration::ZERO } };
+        let how = ReleaseOptions {
+            keep: Duration::ZERO,
+            bury: if bury { FOR_EVER } else { Duration::ZERO },
+        };
         let now = self.now();
         let (outcome, notices) =
             Arc::make_mut(&mut self.record).release(&Target::Claim(claim), how, now);
-        known == (outcome != Outcome::Gone) && self.pushes(&notices, granted) && self.holds()
+        known == (outcome != ReleaseOutcome::Gone) && self.pushes(&notices, granted) && self.holds()
     }
 
-    fn pushes(&mut self, notices: &[Notice], granted: &[Granted]) -> bool {
+    fn pushes(&mut self, notices: &[AddressedPush], granted: &[BookGrant]) -> bool {
         notices.len() == granted.len()
-            && notices.iter().zip(granted).all(|(notice, &Granted { to, ticket, fence })| {
+            && notices.iter().zip(granted).all(|(notice, &BookGrant { to, ticket, fence })| {
                 let Push::Granted { id, ticket: real_ticket, fence: real_fence } = notice.push
                 else {
                     return false;

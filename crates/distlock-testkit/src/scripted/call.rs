@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use distlock_core::{Ask, Cursor, How, Key, Renewal, Target};
+use distlock_core::{Ask, Cursor, Key, ReleaseOptions, Renewal, Target};
 
 /// One call that was made, and when: counted from the creation of the backend on tokio's clock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Call {
+pub enum ScriptedCall {
     /// An acquire.
     Acquire {
         /// When.
@@ -29,7 +29,7 @@ pub enum Call {
         /// Of what.
         target: Target,
         /// How.
-        how: How,
+        how: ReleaseOptions,
     },
     /// A hold to be confirmed by replicas.
     Confirm {
@@ -68,7 +68,7 @@ pub enum Call {
     },
 }
 
-impl Call {
+impl ScriptedCall {
     /// When the call was made.
     pub fn at(&self) -> Duration {
         match self {

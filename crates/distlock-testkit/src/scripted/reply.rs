@@ -6,45 +6,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Fault, Health, Key, Outcome, Page, Renewal, Snapshot, Standing, Target,
+    Answer, Ask, Fault, Health, Key, Page, ReleaseOutcome, Renewal, Snapshot, Standing, Target,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// A prepared reply to a request of type `Q` with an answer of type `A`.
 ///
-/// Made from an answer (`Reply::from(Answer::Full)`), from a [`Fault`], from a function of the
-/// request ([`Reply::with`]), or [never](Reply::never) coming. [`Reply::after`] delays it and
-/// [`Reply::gated`] holds it back until the test opens a [`Gate`].
-pub struct Reply<Q, A> {
-    steps: Vec<Step>,
-    end: End<Q, A>,
+/// Made from an answer (`ScriptedReply::from(Answer::Full)`), from a [`Fault`], from a function of
+/// the request ([`ScriptedReply::with`]), or [never](ScriptedReply::never) coming.
+/// [`ScriptedReply::after`] delays it and [`ScriptedReply::gated`] holds it back until the test
+/// opens a [`ReplyGate`].
+pub struct ScriptedReply<Q, A> {
+    steps: Vec<ReplyStep>,
+    end: ReplyEnd<Q, A>,
 }
 
 /// What happens before the reply is given.
 #[derive(Clone)]
-enum Step {
+enum ReplyStep {
     Sleep(Duration),
-    Gate(Arc<Latch>),
+    Gate(Arc<GateState>),
 }
 
 type Function<Q, A> = Arc<dyn Fn(&Q) -> Result<A, Fault> + Send + Sync>;
 
-enum End<Q, A> {
+enum ReplyEnd<Q, A> {
     Fixed(Result<A, Fault>),
     With(Function<Q, A>),
     Never,
 }
 
-impl<Q, A> Reply<Q, A> {
+impl<Q, A> ScriptedReply<Q, A> {
     /// This answer.
     pub fn answer(answer: A) -> Self {
-        Self::end(End::Fixed(Ok(answer)))
+        Self::end(ReplyEnd::Fixed(Ok(answer)))
     }
 
     /// This fault.
     pub fn fault(fault: Fault) -> Self {
-        Self::end(End::Fixed(Err(fault)))
+        Self::end(ReplyEnd::Fixed(Err(fault)))
     }
 
     /// A fault after which trying again may help.
@@ -59,31 +60,33 @@ impl<Q, A> Reply<Q, A> {
 
     /// Whatever this function makes of the request, computed when the reply is due.
     pub fn with(function: impl Fn(&Q) -> Result<A, Fault> + Send + Sync + 'static) -> Self {
-        Self::end(End::With(Arc::new(function)))
+        Self::end(ReplyEnd::With(Arc::new(function)))
     }
 
     /// No reply: the call hangs until it is dropped.
     pub fn never() -> Self {
-        Self::end(End::Never)
+        Self::end(ReplyEnd::Never)
     }
 
     /// The same reply, but only after this long.
     #[must_use]
     pub fn after(mut self, while_: Duration) -> Self {
-        self.steps.insert(0, Step::Sleep(while_));
+        self.steps.insert(0, ReplyStep::Sleep(while_));
         self
     }
 
     /// The same reply, held back until the gate is opened.
     #[must_use]
-    pub fn gated(mut self) -> (Gate, Self) {
-        let latch =
-            Arc::new(Latch { open: watch::Sender::new(false), reached: watch::Sender::new(false) });
-        self.steps.insert(0, Step::Gate(Arc::clone(&latch)));
-        (Gate(latch), self)
+    pub fn gated(mut self) -> (ReplyGate, Self) {
+        let latch = Arc::new(GateState {
+            open: watch::Sender::new(false),
+            reached: watch::Sender::new(false),
+        });
+        self.steps.insert(0, ReplyStep::Gate(Arc::clone(&latch)));
+        (ReplyGate(latch), self)
     }
 
-    fn end(end: End<Q, A>) -> Self {
+    fn end(end: ReplyEnd<Q, A>) -> Self {
         Self { steps: Vec::new(), end }
     }
 
@@ -91,40 +94,40 @@ impl<Q, A> Reply<Q, A> {
     pub(super) async fn play(self, request: &Q) -> Result<A, Fault> {
         for step in self.steps {
             match step {
-                Step::Sleep(while_) => sleep(while_).await,
-                Step::Gate(latch) => latch.pass().await,
+                ReplyStep::Sleep(while_) => sleep(while_).await,
+                ReplyStep::Gate(latch) => latch.pass().await,
             }
         }
         match self.end {
-            End::Fixed(result) => result,
-            End::With(function) => function(request),
-            End::Never => pending().await,
+            ReplyEnd::Fixed(result) => result,
+            ReplyEnd::With(function) => function(request),
+            ReplyEnd::Never => pending().await,
         }
     }
 }
 
-impl<Q, A: Clone> Clone for Reply<Q, A> {
+impl<Q, A: Clone> Clone for ScriptedReply<Q, A> {
     fn clone(&self) -> Self {
         let end = match &self.end {
-            End::Fixed(result) => End::Fixed(result.clone()),
-            End::With(function) => End::With(Arc::clone(function)),
-            End::Never => End::Never,
+            ReplyEnd::Fixed(result) => ReplyEnd::Fixed(result.clone()),
+            ReplyEnd::With(function) => ReplyEnd::With(Arc::clone(function)),
+            ReplyEnd::Never => ReplyEnd::Never,
         };
         Self { steps: self.steps.clone(), end }
     }
 }
 
-impl<Q, A: fmt::Debug> fmt::Debug for Reply<Q, A> {
+impl<Q, A: fmt::Debug> fmt::Debug for ScriptedReply<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.end {
-            End::Fixed(result) => f.debug_tuple("Reply").field(result).finish(),
-            End::With(_) => f.write_str("Reply::with(…)"),
-            End::Never => f.write_str("Reply::never()"),
+            ReplyEnd::Fixed(result) => f.debug_tuple("Reply").field(result).finish(),
+            ReplyEnd::With(_) => f.write_str("Reply::with(…)"),
+            ReplyEnd::Never => f.write_str("Reply::never()"),
         }
     }
 }
 
-impl<Q, A> From<Fault> for Reply<Q, A> {
+impl<Q, A> From<Fault> for ScriptedReply<Q, A> {
     fn from(fault: Fault) -> Self {
         Self::fault(fault)
     }
@@ -132,7 +135,7 @@ impl<Q, A> From<Fault> for Reply<Q, A> {
 
 macro_rules! from_answer {
     ($($ask:ty => $answer:ty),*) => {
-        $(impl From<$answer> for Reply<$ask, $answer> {
+        $(impl From<$answer> for ScriptedReply<$ask, $answer> {
             fn from(answer: $answer) -> Self {
                 Self::answer(answer)
             }
@@ -141,21 +144,21 @@ macro_rules! from_answer {
 }
 
 from_answer! {
-    Ask => Answer, Renewal => Standing, Target => Outcome, Key => Snapshot, String => Page,
+    Ask => Answer, Renewal => Standing, Target => ReleaseOutcome, Key => Snapshot, String => Page,
     () => Health
 }
 
 /// Holds one reply back until a test opens it.
 #[derive(Debug)]
-pub struct Gate(Arc<Latch>);
+pub struct ReplyGate(Arc<GateState>);
 
 #[derive(Debug)]
-struct Latch {
+struct GateState {
     open: watch::Sender<bool>,
     reached: watch::Sender<bool>,
 }
 
-impl Gate {
+impl ReplyGate {
     /// Lets the reply go.
     pub fn open(&self) {
         self.0.open.send_replace(true);
@@ -167,7 +170,7 @@ impl Gate {
     }
 }
 
-impl Latch {
+impl GateState {
     async fn pass(&self) {
         self.reached.send_replace(true);
         until_true(&self.open).await;

@@ -12,7 +12,7 @@ const AGREE_MAX: Duration = Duration::from_secs(30);
 const MEET_EVERY: Duration = Duration::from_secs(3);
 
 /// The first and last slot of each primary.
-const SLOTS: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
+const SLOT_RANGES: [(u16, u16); 3] = [(0, 5460), (5461, 10922), (10923, 16383)];
 
 /// What makes a server a node, but for the port on which it talks to the others.
 const NODE: &str = "--cluster-enabled yes --cluster-node-timeout 1000 \
@@ -52,7 +52,7 @@ impl RedisCluster {
     /// If they do not.
     pub fn start_with_replicas() -> Self {
         let mut cluster = Self::joined();
-        let (replicas, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
+        let (replicas, buses): (Vec<_>, Vec<_>) = SLOT_RANGES.iter().map(|_| node()).unzip();
         cluster.replicas = replicas;
         cluster.replicate(&buses);
         cluster
@@ -63,8 +63,8 @@ impl RedisCluster {
     }
 
     fn joined_of(node: impl Fn() -> (RedisServer, u16)) -> Self {
-        let (primaries, buses): (Vec<_>, Vec<_>) = SLOTS.iter().map(|_| node()).unzip();
-        for (primary, (first, last)) in primaries.iter().zip(SLOTS) {
+        let (primaries, buses): (Vec<_>, Vec<_>) = SLOT_RANGES.iter().map(|_| node()).unzip();
+        for (primary, (first, last)) in primaries.iter().zip(SLOT_RANGES) {
             let (first, last) = (first.to_string(), last.to_string());
             let reply = primary.command(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]);
             assert!(reply.starts_with("+OK"), "slots are not taken: {reply}");

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// More connections than this at once are closed as they come.
-const CONNECTIONS_MAX: usize = 512;
+const PROXY_CONNECTIONS_MAX: usize = 512;
 
 /// How many chunks of one direction are under way before its reader pauses.
 const CHUNKS_MAX: usize = 1024;
@@ -37,19 +37,19 @@ pub enum Flow {
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyShared {
     upstream: u16,
-    state: Mutex<State>,
+    state: Mutex<ProxyState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ProxyState {
     flows: [Flow; 2],
     refusing: bool,
     ended: bool,
@@ -57,13 +57,13 @@ struct State {
     bytes_left: Option<usize>,
     /// What comes in front of the next bytes to a client.
     extra: Option<Vec<u8>>,
-    links: Vec<Link>,
+    links: Vec<ProxyLink>,
     accepted: u64,
 }
 
 /// One connection, seen from both sides.
 #[derive(Debug)]
-struct Link {
+struct ProxyLink {
     number: u64,
     ends: [TcpStream; 2],
     frozen: bool,
@@ -89,7 +89,7 @@ impl Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { upstream, state, changed });
+        let shared = Arc::new(ProxyShared { upstream, state, changed });
         let accepting = Arc::clone(&shared);
         let acceptor = thread::spawn(move || accept(&accepting, &listener));
         Self { port, shared, acceptor: Some(acceptor) }
@@ -142,7 +142,7 @@ impl Proxy {
 
     /// Closes all connections now.
     pub fn cut(&self) {
-        self.change(|state| state.links.iter().for_each(Link::close));
+        self.change(|state| state.links.iter().for_each(ProxyLink::close));
     }
 
     /// Closes the connection that gets the byte after this many more towards clients; zero loses
@@ -166,7 +166,7 @@ impl Proxy {
         self.change(|state| state.extra = Some(extra.into()));
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ProxyState)) {
         change(&mut self.shared.state());
         self.shared.changed.notify_all();
     }
@@ -176,7 +176,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.change(|state| {
             state.ended = true;
-            state.links.iter().for_each(Link::close);
+            state.links.iter().for_each(ProxyLink::close);
         });
         // Wakes the acceptor, which then finds that it is over.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
@@ -186,13 +186,13 @@ impl Drop for Proxy {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProxyShared {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Link {
+impl ProxyLink {
     fn close(&self) {
         for end in &self.ends {
             // One that is closed already is closed.
@@ -201,8 +201,8 @@ impl Link {
     }
 }
 
-impl State {
-    fn link(&mut self, number: u64) -> Option<&mut Link> {
+impl ProxyState {
+    fn link(&mut self, number: u64) -> Option<&mut ProxyLink> {
         self.links.iter_mut().find(|link| link.number == number)
     }
 
@@ -215,13 +215,13 @@ impl State {
     }
 }
 
-fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+fn accept(shared: &Arc<ProxyShared>, listener: &TcpListener) {
     for client in listener.incoming() {
         let state = shared.state();
         if state.ended {
             return;
         }
-        let closed = state.refusing || state.links.len() >= CONNECTIONS_MAX;
+        let closed = state.refusing || state.links.len() >= PROXY_CONNECTIONS_MAX;
         drop(state);
         if let Ok(client) = client
             && !closed
@@ -232,7 +232,7 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     }
 }
 
-fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
+fn connect(shared: &Arc<ProxyShared>, client: TcpStream) -> std::io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", shared.upstream))?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -241,7 +241,7 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     let mut state = shared.state();
     state.accepted += 1;
     let number = state.accepted;
-    let link = Link { number, ends, frozen: false, swallowed: [false; 2], running: 2 };
+    let link = ProxyLink { number, ends, frozen: false, swallowed: [false; 2], running: 2 };
     state.links.push(link);
     drop(state);
     for (direction, (from, to)) in pumps.into_iter().enumerate() {
@@ -263,7 +263,7 @@ fn read(mut from: TcpStream, chunks: &SyncSender<Chunk>) {
 }
 
 fn write(
-    shared: &Shared,
+    shared: &ProxyShared,
     number: u64,
     direction: usize,
     mut to: TcpStream,
@@ -282,7 +282,7 @@ fn write(
 
 /// Waits until a chunk may go on, and says what arrives of it; none if nothing does.
 fn fate(
-    shared: &Shared,
+    shared: &ProxyShared,
     number: u64,
     direction: usize,
     came: Instant,
@@ -316,7 +316,7 @@ fn fate(
 }
 
 /// What a client gets instead of these bytes.
-fn to_client(state: &mut State, number: u64, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+fn to_client(state: &mut ProxyState, number: u64, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     if let Some(mut extra) = state.extra.take() {
         extra.append(&mut bytes);
         bytes = extra;

@@ -14,7 +14,7 @@ const NAME: &str = "locks";
 const FAST: &[&str] = &["--repl-diskless-sync-delay", "0"];
 
 /// The certificates of servers with TLS, and whether clients need one.
-type Tls<'a> = (&'a Certificates, ClientCertificates);
+type SentinelTls<'a> = (&'a Certificates, ClientCertificates);
 
 /// A primary with a replica, watched by three Sentinels that fail over within about two seconds.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl RedisSentinel {
         Self::start_of(server, Some((certificates, clients)))
     }
 
-    fn start_of(server: impl Fn(&[&str]) -> RedisServer, tls: Option<Tls<'_>>) -> Self {
+    fn start_of(server: impl Fn(&[&str]) -> RedisServer, tls: Option<SentinelTls<'_>>) -> Self {
         let primary = server(&[]);
         let port = primary.announced_port().to_string();
         let replica = server(&["--replicaof", &format!("127.0.0.1 {port}")]);
@@ -139,7 +139,7 @@ struct SentinelProcess {
 }
 
 impl SentinelProcess {
-    fn start(primary: u16, tls: Option<Tls<'_>>) -> Self {
+    fn start(primary: u16, tls: Option<SentinelTls<'_>>) -> Self {
         let (port, folder) = (free_port(), own_folder());
         let tls_port = tls.map(|_| free_port());
         let config = folder.join("sentinel.conf");

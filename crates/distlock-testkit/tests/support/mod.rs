@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use distlock_core::law::{Notice, Now, Record};
+use distlock_core::law::{AddressedPush, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Fault, Health, How, Key,
-    Label, Moment, Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Fault, Health, Key,
+    Label, Moment, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot,
+    Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -52,7 +53,11 @@ impl Store {
         (1..=count).map(one).collect()
     }
 
-    fn decide<T>(&self, key: &Key, verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>)) -> T {
+    fn decide<T>(
+        &self,
+        key: &Key,
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<AddressedPush>),
+    ) -> T {
         let now = self.now();
         let mut shelf = self.shelf.lock().expect("no panic");
         let record = shelf.records.entry(key.clone()).or_insert_with(|| Record::new(0));
@@ -108,7 +113,11 @@ impl Backend for Store {
         })))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, mut how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        mut how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         if self.bug == Bug::IgnoresBury {
             how.bury = std::time::Duration::ZERO;
         }

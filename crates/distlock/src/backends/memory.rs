@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock_core::law::{Notice, Now, Record};
+use distlock_core::law::{AddressedPush, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, Entry, EntryId,
-    Fault, Health, How, Journal, JournalPage, Key, Note, Outcome, Page, Pending, Push, Renewal,
-    Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, EntryId, Fault,
+    Health, Journal, JournalEntry, JournalPage, Key, Note, Page, Pending, Push, ReleaseOptions,
+    ReleaseOutcome, Renewal, Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -19,7 +19,7 @@ use crate::clock::BootClock;
 use distlock_core::sync::lock;
 
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
-const PUSHES_MAX: usize = 1024;
+const MEMORY_PUSHES_MAX: usize = 1024;
 
 /// A store in the memory of this process.
 ///
@@ -42,21 +42,21 @@ const PUSHES_MAX: usize = 1024;
 /// ```
 #[derive(Debug)]
 pub struct Memory {
-    store: Arc<Store>,
+    store: Arc<MemoryStore>,
     client: ClientId,
 }
 
 #[derive(Debug)]
-struct Store {
+struct MemoryStore {
     clock: Arc<dyn Clock>,
     /// The time of day at the clock's origin.
     origin_ms: u64,
-    shelf: Mutex<Shelf>,
+    state: Mutex<MemoryState>,
     journal: Mutex<Ring>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct MemoryState {
     records: BTreeMap<Key, Record>,
     /// The largest number that any dropped record gave out. New records go on from it, so fences
     /// grow although nothing is kept of a key that is free.
@@ -76,8 +76,8 @@ impl Memory {
     /// An empty store on a clock of one's own, such as one that a test moves.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let origin_ms = (wall_micros() - clock.now().as_micros().min(wall_micros())) / 1000;
-        let (shelf, journal) = (Mutex::default(), Mutex::default());
-        Self::join(Arc::new(Store { clock, origin_ms, shelf, journal }))
+        let (state, journal) = (Mutex::default(), Mutex::default());
+        Self::join(Arc::new(MemoryStore { clock, origin_ms, state, journal }))
     }
 
     /// Another client of the same store.
@@ -86,39 +86,43 @@ impl Memory {
         Self::join(Arc::clone(&self.store))
     }
 
-    fn join(store: Arc<Store>) -> Self {
+    fn join(store: Arc<MemoryStore>) -> Self {
         let client = {
-            let mut shelf = store.shelf();
+            let mut state = store.state();
             // Nobody outside this process can forge a client of this store, so a number will do.
-            shelf.clients_made += 1;
-            let client = ClientId::from_bytes(shelf.clients_made.to_be_bytes());
-            shelf.clients.insert(client, broadcast::channel(PUSHES_MAX).0);
+            state.clients_made += 1;
+            let client = ClientId::from_bytes(state.clients_made.to_be_bytes());
+            state.clients.insert(client, broadcast::channel(MEMORY_PUSHES_MAX).0);
             client
         };
         Self { store, client }
     }
 
     /// Runs one verb on the record of `key` and carries out what follows from it.
-    fn decide<T>(&self, key: &Key, verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>)) -> T {
-        self.store.shelf().decide(key, self.store.now(), verb)
+    fn decide<T>(
+        &self,
+        key: &Key,
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<AddressedPush>),
+    ) -> T {
+        self.store.state().decide(key, self.store.now(), verb)
     }
 
     fn ask(&self, ask: &Ask) -> Answer {
-        let (mut shelf, now) = (self.store.shelf(), self.store.now());
-        if ask.witness.as_ref().is_some_and(|witness| !shelf.is_held(witness, now)) {
+        let (mut state, now) = (self.store.state(), self.store.now());
+        if ask.witness.as_ref().is_some_and(|witness| !state.is_held(witness, now)) {
             return Answer::Forgot;
         }
         let take = |record: &mut Record, now| record.acquire(ask, self.client, now);
-        shelf.decide(&ask.claim.key, now, take)
+        state.decide(&ask.claim.key, now, take)
     }
 }
 
-impl Shelf {
+impl MemoryState {
     fn decide<T>(
         &mut self,
         key: &Key,
         now: Now,
-        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>),
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> T {
         let outcome = self.change(key, now, verb);
         self.tidy(now);
@@ -134,7 +138,7 @@ impl Shelf {
         &mut self,
         key: &Key,
         now: Now,
-        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<Notice>),
+        verb: impl FnOnce(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> T {
         let counter = self.counter;
         let record = self.records.entry(key.clone()).or_insert_with(|| Record::new(counter));
@@ -163,10 +167,10 @@ impl Shelf {
     }
 }
 
-impl Store {
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+impl MemoryStore {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         // The law does not panic half-way: a poisoned shelf is still a consistent one.
-        lock(&self.shelf)
+        lock(&self.state)
     }
 
     fn now(&self) -> Now {
@@ -187,7 +191,7 @@ impl Default for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        self.store.shelf().clients.remove(&self.client);
+        self.store.state().clients.remove(&self.client);
     }
 }
 
@@ -223,7 +227,11 @@ impl Backend for Memory {
         })))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(async move {
             Ok(self.decide(target.key(), |record, now| record.release(target, how, now)))
         })
@@ -236,8 +244,8 @@ impl Backend for Memory {
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move {
             let now = self.store.clock.now();
-            let shelf = self.store.shelf();
-            let record = shelf.records.get(key);
+            let state = self.store.state();
+            let record = state.records.get(key);
             Ok(record.map_or_else(|| Snapshot::free(key.clone()), |r| r.inspect(key, now)))
         })
     }
@@ -245,7 +253,7 @@ impl Backend for Memory {
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
         Box::pin(async move {
             let now = self.store.clock.now();
-            let shelf = self.store.shelf();
+            let state = self.store.state();
             let mut page = Page::default();
             let start = match cursor {
                 Some(Cursor(last)) => Key::new(last).ok().map(Bound::Excluded),
@@ -253,7 +261,7 @@ impl Backend for Memory {
             };
             let range = (start.unwrap_or(Bound::Unbounded), Bound::Unbounded);
             let matching =
-                shelf.records.range(range).take_while(|(key, _)| key.as_str().starts_with(prefix));
+                state.records.range(range).take_while(|(key, _)| key.as_str().starts_with(prefix));
             for (key, record) in matching {
                 let seen = record.inspect(key, now);
                 if seen.is_free() {
@@ -285,7 +293,7 @@ impl Backend for Memory {
 
     fn pushes(&self) -> Streaming<'static, Push> {
         let receiver =
-            self.store.shelf().clients.get(&self.client).map(broadcast::Sender::subscribe);
+            self.store.state().clients.get(&self.client).map(broadcast::Sender::subscribe);
         Box::pin(stream::unfold(receiver, |receiver| async move {
             let mut receiver = receiver?;
             match receiver.recv().await {
@@ -315,7 +323,7 @@ impl Journal for Memory {
         Box::pin(async move { lock(&self.store.journal).page(after, limit) })
     }
 
-    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<Entry>> {
+    fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>> {
         Box::pin(async move { Ok(lock(&self.store.journal).past(key, limit)) })
     }
 
@@ -346,6 +354,6 @@ mod tests {
         for _ in 0..1_100 {
             store.acquire(&ask(5_000)).await.unwrap();
         }
-        assert_eq!(store.store.shelf().records.len(), 1);
+        assert_eq!(store.store.state().records.len(), 1);
     }
 }

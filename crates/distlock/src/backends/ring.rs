@@ -4,13 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, JournalPage, Key, Note, Retention,
+    EntryId, Fault, Invalid, JOURNAL_PAGE_MAX, JournalEntry, JournalPage, Key, Note, Retention,
 };
 
 /// The last entries, numbered from 1 on.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
-    entries: VecDeque<Line>,
+    entries: VecDeque<RingEntry>,
     /// How many were dropped; the first entry that is kept has the number after it.
     dropped: u64,
     /// The numbers of the entries of each key, oldest first: the past of a key is read without a
@@ -19,7 +19,7 @@ pub(super) struct Ring {
 }
 
 #[derive(Debug)]
-struct Line {
+struct RingEntry {
     written_ms: u64,
     at_ms: u64,
     note: Note,
@@ -29,7 +29,7 @@ impl Ring {
     pub(super) fn append(&mut self, notes: &[(Note, Duration)], retention: Retention, now_ms: u64) {
         for (note, age) in notes {
             let at_ms = now_ms.saturating_sub(millis(*age));
-            self.entries.push_back(Line { written_ms: now_ms, at_ms, note: note.clone() });
+            self.entries.push_back(RingEntry { written_ms: now_ms, at_ms, note: note.clone() });
             let number = self.newest();
             self.by_key.entry(note.key.clone()).or_default().push_back(number);
         }
@@ -62,7 +62,7 @@ impl Ring {
         Ok(JournalPage { entries, missed: after.is_some_and(|after| after < self.dropped) })
     }
 
-    pub(super) fn past(&self, key: &Key, limit: usize) -> Vec<Entry> {
+    pub(super) fn past(&self, key: &Key, limit: usize) -> Vec<JournalEntry> {
         let numbers = self.by_key.get(key).into_iter().flatten().rev().copied();
         let lines = numbers.filter_map(|number| {
             let at = usize::try_from(number - self.dropped - 1).ok()?;
@@ -80,8 +80,8 @@ impl Ring {
     }
 }
 
-fn entry((line, number): (&Line, u64)) -> Entry {
-    Entry { id: id(number), at_ms: line.at_ms, note: line.note.clone() }
+fn entry((line, number): (&RingEntry, u64)) -> JournalEntry {
+    JournalEntry { id: id(number), at_ms: line.at_ms, note: line.note.clone() }
 }
 
 fn id(number: u64) -> EntryId {

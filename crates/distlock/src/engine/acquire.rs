@@ -12,20 +12,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, Confirmed, Fault, How, Key, Moment, NoQuorum,
-    Renewal, Target, Ticket,
+    Answer, Ask, AttemptId, CAPACITY_MAX, ClaimId, Confirmed, Fault, Key, Moment, NoQuorum,
+    ReleaseOptions, Renewal, Target, Ticket,
 };
 use tracing::Instrument;
 
 use super::Grant;
 use super::armed::Armed;
-use super::pacing::{fault_pause, random};
+use super::backoff::{fault_pause, random};
 use super::renew::{located, release};
-use super::request::{Limit, Request};
+use super::request::{AcquireRequest, WaitLimit};
 use crate::keeper::{Keeper, LastFault, RELEASE_MAX, needs_runtime};
 use crate::observe::Acquisition;
-use crate::options::{Settings, Waiting};
-use crate::{Error, Reason};
+use crate::options::{Settings, WaitMode};
+use crate::{Error, LossReason};
 use distlock_core::sync::lock;
 
 /// After so many grants that were over before their answer came, the ttl is too short to go on.
@@ -40,7 +40,7 @@ const MIN_LEFT: Duration = Duration::from_millis(1);
 /// Acquires, waiting as long as the request allows.
 ///
 /// Dropping the future at any point gives the claim up.
-pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Grant, Error> {
+pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: AcquireRequest) -> Result<Grant, Error> {
     if keeper.is_closed() {
         return Err(Error::Closed);
     }
@@ -57,13 +57,13 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
     let last_fault = LastFault::default();
     let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
-    let mut attempts = Attempts::new(keeper, request, &seen, started, Arc::clone(&last_fault));
+    let mut attempts = AcquireState::new(keeper, request, &seen, started, Arc::clone(&last_fault));
     let result = {
         // In one place from the start: it is large, and every move would copy it.
         let mut running = pin!(attempts.run().instrument(seen.span.clone()));
         match limit {
-            Limit::Once | Limit::Forever => running.await,
-            Limit::For(max_wait) => tokio::select! {
+            WaitLimit::Once | WaitLimit::Forever => running.await,
+            WaitLimit::For(max_wait) => tokio::select! {
                 biased;
                 result = &mut running => result,
                 () = tokio::time::sleep(max_wait) => {
@@ -83,7 +83,7 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: Request) -> Result<Gr
 
 /// A grant that is good enough to be handed out.
 #[derive(Clone, Copy)]
-struct Granted {
+struct UsableGrant {
     fence: u64,
     at: Moment,
     until: Moment,
@@ -93,11 +93,11 @@ struct Granted {
 }
 
 /// One acquisition: its claim, and what happened to it so far.
-struct Attempts<'a> {
+struct AcquireState<'a> {
     keeper: &'a Arc<Keeper>,
     seen: &'a Acquisition<'a>,
     ask: Ask,
-    limit: Limit,
+    limit: WaitLimit,
     settings: Arc<Settings>,
     fixed_id: bool,
     full_ttl: bool,
@@ -114,21 +114,22 @@ struct Attempts<'a> {
     stillborn: u32,
 }
 
-impl<'a> Attempts<'a> {
+impl<'a> AcquireState<'a> {
     fn new(
         keeper: &'a Arc<Keeper>,
-        request: Request,
+        request: AcquireRequest,
         seen: &'a Acquisition<'a>,
         started: Moment,
         last_fault: LastFault,
     ) -> Self {
-        let Request { mut ask, limit, settings, fixed_id, full_ttl, keep_place_after } = request;
+        let AcquireRequest { mut ask, limit, settings, fixed_id, full_ttl, keep_place_after } =
+            request;
         // A writer takes a place even if it polls: readers must not overtake it because of how it
         // waits. Its attempts keep the place alive.
         let is_writer = ask.is_exclusive() && ask.capacity == CAPACITY_MAX;
-        let queues = (matches!(settings.waiting, Waiting::Queue) || is_writer)
+        let queues = (matches!(settings.wait_mode, WaitMode::Queue) || is_writer)
             && keeper.backend.capabilities().queue
-            && limit != Limit::Once;
+            && limit != WaitLimit::Once;
         ask.wait = queues.then_some(settings.wait);
         let armed = Armed::new(keeper, ask.claim.clone(), ask.attempt, ask.ttl);
         Self {
@@ -152,7 +153,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    async fn run(&mut self) -> Result<Granted, Error> {
+    async fn run(&mut self) -> Result<UsableGrant, Error> {
         loop {
             if let Some(granted) = self.attempt().await?
                 && let Some(granted) = self.confirm(granted).await?
@@ -163,7 +164,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Asks once, and waits if that is the answer. None means: ask again.
-    async fn attempt(&mut self) -> Result<Option<Granted>, Error> {
+    async fn attempt(&mut self) -> Result<Option<UsableGrant>, Error> {
         self.attempts += 1;
         // The first goes out at once: a lease that counts from a little earlier ends no later.
         let sent_at = if self.attempts == 1 { self.started } else { self.keeper.clock.now() };
@@ -188,9 +189,16 @@ impl<'a> Attempts<'a> {
                 let at = self.keeper.clock.now();
                 if until > at.after(MIN_LEFT) {
                     let ticket = None;
-                    return Ok(Some(Granted { fence, at, until, renew_at, ticket, replicas: 0 }));
+                    return Ok(Some(UsableGrant {
+                        fence,
+                        at,
+                        until,
+                        renew_at,
+                        ticket,
+                        replicas: 0,
+                    }));
                 }
-                self.came_to_nothing(Error::Lost { key: self.key(), reason: Reason::TooSlow })?;
+                self.came_to_nothing(Error::Lost { key: self.key(), reason: LossReason::TooSlow })?;
             }
             Ok(Answer::Busy(busy)) => return self.busy(busy, sent_at).await,
             Ok(Answer::Quarantined(pause)) => {
@@ -212,7 +220,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// Waits until enough replicas have the grant, if that is asked for. None means: ask again.
-    async fn confirm(&mut self, granted: Granted) -> Result<Option<Granted>, Error> {
+    async fn confirm(&mut self, granted: UsableGrant) -> Result<Option<UsableGrant>, Error> {
         let wanted = self.settings.replicas;
         if wanted == 0 {
             return Ok(Some(granted));
@@ -224,7 +232,7 @@ impl<'a> Attempts<'a> {
                 let until = self.settings.validity.until(sent_at, self.settings.ttl);
                 let renew_at = sent_at.after(self.settings.renew_every);
                 let at = self.keeper.clock.now();
-                Ok(Some(Granted { at, until, renew_at, replicas, ..granted }))
+                Ok(Some(UsableGrant { at, until, renew_at, replicas, ..granted }))
             }
             Ok(Confirmed::By(confirmed)) => {
                 Err(Error::NotReplicated { key: self.key(), confirmed, wanted })
@@ -241,7 +249,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// The claim holds: it leaves with the grant.
-    fn granted(self, granted: Granted) -> Result<Grant, Error> {
+    fn granted(self, granted: UsableGrant) -> Result<Grant, Error> {
         if self.keeper.is_closed() {
             return Err(Error::Closed);
         }
@@ -258,7 +266,7 @@ impl<'a> Attempts<'a> {
             attempts: self.attempts,
             doubtful: self.armed.is_doubtful(),
             mode: self.seen.mode,
-            visit: self.seen.visit,
+            acquisition: self.seen.acquisition,
         };
         self.armed.disarm();
         Ok(grant)
@@ -290,7 +298,7 @@ impl<'a> Attempts<'a> {
     fn came_to_nothing(&mut self, error: Error) -> Result<(), Error> {
         self.stillborn += 1;
         let hopeless = self.fixed_id && matches!(error, Error::NotHeld { .. });
-        if hopeless || self.limit == Limit::Once || self.stillborn >= STILLBORN_MAX {
+        if hopeless || self.limit == WaitLimit::Once || self.stillborn >= STILLBORN_MAX {
             return Err(error);
         }
         self.start_over()
@@ -299,13 +307,14 @@ impl<'a> Attempts<'a> {
     /// Some nodes of the store granted it and too many did not. Before anybody asks again they are
     /// let go: a crowd that has split the votes would never come to an end.
     async fn let_go(&mut self) -> Result<(), Error> {
-        if self.limit == Limit::Once {
+        if self.limit == WaitLimit::Once {
             return Ok(()); // The clean-up does it.
         }
         if let Some(attempt) = self.ask.attempt {
             let target = Target::Attempt { claim: self.ask.claim.clone(), attempt };
             let released =
-                release(&*self.keeper.backend, &target, How::default(), RELEASE_MAX).await;
+                release(&*self.keeper.backend, &target, ReleaseOptions::default(), RELEASE_MAX)
+                    .await;
             // Another attempt, so that a release which is still on its way cannot meet the next
             // ask.
             let next = AttemptId::random().map_err(Error::from_fault)?;
@@ -337,17 +346,17 @@ impl<'a> Attempts<'a> {
         let since = *self.faulty_since.get_or_insert(now);
         *lock(&self.last_fault) = Some(fault.clone());
         let impatient = match self.limit {
-            Limit::Once => true,
-            Limit::For(_) => false,
-            Limit::Forever => now.since(since) >= self.settings.patience,
+            WaitLimit::Once => true,
+            WaitLimit::For(_) => false,
+            WaitLimit::Forever => now.since(since) >= self.settings.patience,
         };
         if impatient || !fault.is_transient() {
             return Err(Error::from_fault_at(&self.ask.claim.key, fault));
         }
         self.faults = self.faults.saturating_add(1);
         self.retries = self.retries.saturating_add(1);
-        if let Waiting::Poll(pacing) = &self.settings.waiting
-            && pacing.next(self.retries, 0.0).is_none()
+        if let WaitMode::Poll(backoff) = &self.settings.wait_mode
+            && backoff.next(self.retries, 0.0).is_none()
         {
             return Err(Error::from_fault_at(&self.ask.claim.key, fault));
         }

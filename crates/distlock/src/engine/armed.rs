@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Answer, AttemptId, Claim, Fault};
 
-use crate::keeper::{Asking, Keeper};
+use crate::keeper::{CallInProgress, Keeper};
 
 /// Releases a claim unless it is disarmed.
 ///
@@ -15,7 +15,7 @@ use crate::keeper::{Asking, Keeper};
 #[derive(Debug)]
 pub(super) struct Armed {
     keeper: Arc<Keeper>,
-    _asking: Asking,
+    _asking: CallInProgress,
     claim: Claim,
     lease: Duration,
     /// The id is the caller's, who may have other calls under way under it: only what this call got
@@ -36,7 +36,7 @@ impl Armed {
         attempt: Option<AttemptId>,
         lease: Duration,
     ) -> Self {
-        let asking = Asking::new(keeper);
+        let asking = CallInProgress::new(keeper);
         Self {
             keeper: Arc::clone(keeper),
             _asking: asking,

@@ -2,19 +2,19 @@
 
 mod acquire;
 mod armed;
+pub(crate) mod backoff;
 mod kept_place;
-pub(crate) mod pacing;
 mod renew;
 mod request;
 
 use std::time::Duration;
 
-use distlock_core::{AttemptId, Claim, Mode, Moment, Ticket, VisitId};
+use distlock_core::{AcquisitionId, AttemptId, Claim, Mode, Moment, Ticket};
 
 pub(crate) use acquire::acquire;
 pub(crate) use kept_place::KeptPlace;
 pub(crate) use renew::{located, release, renew, silence};
-pub(crate) use request::{Limit, Request};
+pub(crate) use request::{AcquireRequest, WaitLimit};
 
 /// A lock that was got, as plain data.
 #[derive(Clone, Debug)]
@@ -39,5 +39,5 @@ pub(crate) struct Grant {
     pub(crate) doubtful: bool,
     pub(crate) mode: Mode,
     /// The number of the acquisition in the journal, if there is one.
-    pub(crate) visit: Option<VisitId>,
+    pub(crate) acquisition: Option<AcquisitionId>,
 }

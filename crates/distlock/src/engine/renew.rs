@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use distlock_core::{Backend, Fault, How, Key, Outcome, Renewal, Standing, Target};
+use distlock_core::{
+    Backend, Fault, Key, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target,
+};
 use futures_util::StreamExt;
 
 /// Renews one claim; silence for longer than `patience` is a fault.
@@ -26,9 +28,9 @@ pub(crate) async fn renew(
 pub(crate) async fn release(
     backend: &dyn Backend,
     target: &Target,
-    how: How,
+    how: ReleaseOptions,
     patience: Duration,
-) -> Result<Outcome, Fault> {
+) -> Result<ReleaseOutcome, Fault> {
     needs_runtime("release")?;
     let answer = match tokio::time::timeout(patience, backend.release(target, how)).await {
         Ok(outcome) => outcome,

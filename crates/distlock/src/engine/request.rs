@@ -9,7 +9,7 @@ use crate::options::Settings;
 
 /// How long a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum WaitLimit {
     /// One attempt, no waiting.
     Once,
     /// This long.
@@ -18,7 +18,7 @@ pub(crate) enum Limit {
     Forever,
 }
 
-impl Limit {
+impl WaitLimit {
     /// The limit of a waiting form: a wait of no length is no wait.
     pub(crate) fn from_max_wait(max_wait: Option<Duration>) -> Self {
         match max_wait {
@@ -31,9 +31,9 @@ impl Limit {
 
 /// What to acquire.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct AcquireRequest {
     pub(crate) ask: Ask,
-    pub(crate) limit: Limit,
+    pub(crate) limit: WaitLimit,
     pub(crate) settings: Arc<Settings>,
     /// The claim id is the caller's: it is not exchanged for another.
     pub(crate) fixed_id: bool,
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_wait_of_no_length_is_a_single_attempt() {
-        assert_eq!(Limit::from_max_wait(Some(Duration::ZERO)), Limit::Once);
-        assert_eq!(Limit::from_max_wait(None), Limit::Forever);
+        assert_eq!(WaitLimit::from_max_wait(Some(Duration::ZERO)), WaitLimit::Once);
+        assert_eq!(WaitLimit::from_max_wait(None), WaitLimit::Forever);
     }
 }

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Claim, Clock, Fault, Mode, Moment, VisitId, What};
+use distlock_core::{AcquisitionId, Claim, Clock, Fault, Mode, Moment, NoteEvent};
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::latch::{End, Latch};
-use super::lease::Risk;
-use crate::Reason;
+use super::hold_schedule::HoldRisk;
+use super::hold_state::{HoldEnd, HoldState};
+use crate::LossReason;
 use crate::engine::Grant;
-use crate::observe::{About, Event, Observer, word};
+use crate::observe::{Event, NoteSubject, Observer, word};
 use crate::options::Settings;
 use distlock_core::sync::lock;
 
@@ -35,7 +35,7 @@ pub(crate) struct Hold {
     /// When it must end, renewed or not.
     ends: Option<Moment>,
     pub(crate) mode: Mode,
-    visit: Option<VisitId>,
+    acquisition: Option<AcquisitionId>,
     span: Span,
     clock: Arc<dyn Clock>,
     observer: Arc<Observer>,
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
 /// What changes with every renewal, side by side in memory: ten thousand holds are renewed at once.
 #[derive(Debug)]
 struct Life {
-    latch: Latch,
+    state: HoldState,
     /// The last renewal failed.
     failing: AtomicBool,
 }
@@ -75,10 +75,10 @@ impl Hold {
             settings,
             doubtful: grant.doubtful,
             ended: Mutex::default(),
-            life: Life { latch: Latch::new(grant.until), failing: AtomicBool::new(false) },
+            life: Life { state: HoldState::new(grant.until), failing: AtomicBool::new(false) },
             ends,
             mode: grant.mode,
-            visit: grant.visit,
+            acquisition: grant.acquisition,
             span,
             clock,
             observer,
@@ -87,20 +87,20 @@ impl Hold {
 
     /// Valid until when, or ended how. Compares the clock itself, so that a runtime that is late
     /// with its timers never makes anybody believe in a lease that is over.
-    pub(crate) fn state(&self) -> Result<Moment, End> {
+    pub(crate) fn state(&self) -> Result<Moment, HoldEnd> {
         self.state_at(self.clock.now())
     }
 
-    fn state_at(&self, now: Moment) -> Result<Moment, End> {
+    fn state_at(&self, now: Moment) -> Result<Moment, HoldEnd> {
         let failing = self.life.failing.load(Ordering::Relaxed);
-        let reason = if failing { Reason::Unreachable } else { Reason::Expired };
-        let (state, just_expired) = self.life.latch.check(now, reason);
+        let reason = if failing { LossReason::Unreachable } else { LossReason::Expired };
+        let (state, just_expired) = self.life.state.check(now, reason);
         if just_expired && let Err(end) = state {
             self.announce(end);
         }
         if state.is_ok() && self.ends.is_some_and(|ends| ends <= now) {
-            self.end(End::Lost(Reason::MaxHold));
-            return self.life.latch.read();
+            self.end(HoldEnd::Lost(LossReason::MaxHold));
+            return self.life.state.read();
         }
         state
     }
@@ -121,13 +121,13 @@ impl Hold {
     }
 
     /// Why it was lost, as far as is known without a look at the clock.
-    pub(crate) fn known_loss(&self) -> Option<Reason> {
-        self.valid_until().err().and_then(End::loss)
+    pub(crate) fn known_loss(&self) -> Option<LossReason> {
+        self.valid_until().err().and_then(HoldEnd::loss)
     }
 
     /// Valid until when as far as was told, without a look at the clock.
-    pub(crate) fn valid_until(&self) -> Result<Moment, End> {
-        self.life.latch.read()
+    pub(crate) fn valid_until(&self) -> Result<Moment, HoldEnd> {
+        self.life.state.read()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -136,18 +136,18 @@ impl Hold {
 
     /// A renewal was confirmed, seen at `now`. False if it came too late to count.
     pub(crate) fn extend(&self, until: Moment, now: Moment) -> bool {
-        self.life.latch.extend(until, now)
+        self.life.state.extend(until, now)
     }
 
     /// Lets go of the hold at the present moment; true if this call did. A hold whose time has
     /// passed was lost before anybody could release it.
     pub(crate) fn release(&self, now: Moment) -> bool {
-        self.state_at(now).is_ok() && self.end(End::Released)
+        self.state_at(now).is_ok() && self.end(HoldEnd::Released)
     }
 
     /// Ends the hold; true if this call did.
-    pub(crate) fn end(&self, end: End) -> bool {
-        let ended = self.life.latch.end(end);
+    pub(crate) fn end(&self, end: HoldEnd) -> bool {
+        let ended = self.life.state.end(end);
         if ended {
             self.announce(end);
         }
@@ -166,8 +166,8 @@ impl Hold {
     }
 
     /// A release found nothing to release.
-    pub(crate) fn amend_to_lost(&self, reason: Reason) {
-        self.life.latch.amend(reason);
+    pub(crate) fn amend_to_lost(&self, reason: LossReason) {
+        self.life.state.amend(reason);
         self.announce_loss(reason);
     }
 
@@ -176,10 +176,10 @@ impl Hold {
         let (key, held) = (&self.claim.key, at.since(self.since));
         self.observer.emit(|| Event::Released { key: key.clone(), fence: self.fence, held });
         self.observer.meter.ended(key, "released", held);
-        self.note(|| at, || What::Released { held: Some(held) });
+        self.note(|| at, || NoteEvent::Released { held: Some(held) });
     }
 
-    pub(crate) fn announce_loss(&self, reason: Reason) {
+    pub(crate) fn announce_loss(&self, reason: LossReason) {
         let (key, fence) = (&self.claim.key, self.fence);
         tracing::warn!(%key, fence, %reason, "lock lost");
         self.observer.lost();
@@ -189,34 +189,38 @@ impl Hold {
         }
         self.observer.emit(|| Event::Lost { key: key.clone(), fence, reason });
         let held = || Some(self.clock.now().since(self.since));
-        self.note(|| self.clock.now(), || What::Lost { held: held(), why: word(reason.word()) });
+        self.note(
+            || self.clock.now(),
+            || NoteEvent::Lost { held: held(), why: word(reason.word()) },
+        );
     }
 
     /// A renewal failed; it will be repeated. Every attempt is reported, and the journal notes the
     /// first: it keeps a bounded number of entries.
-    pub(super) fn announce_risk(&self, risk: Risk, fault: Fault) {
+    pub(super) fn announce_risk(&self, risk: HoldRisk, fault: Fault) {
         let (key, fence, remaining) = (&self.claim.key, self.fence, self.remaining());
         tracing::warn!(%key, fence, ?remaining, %fault, "renewal failed, will be repeated");
         self.observer.emit(|| Event::AtRisk { key: key.clone(), fence, remaining, fault });
-        if risk == Risk::First {
-            self.note(|| self.clock.now(), || What::AtRisk { remaining });
+        if risk == HoldRisk::First {
+            self.note(|| self.clock.now(), || NoteEvent::AtRisk { remaining });
         }
     }
 
-    fn note(&self, at: impl FnOnce() -> Moment, what: impl FnOnce() -> What) {
+    fn note(&self, at: impl FnOnce() -> Moment, what: impl FnOnce() -> NoteEvent) {
         let (key, settings, fence) = (&self.claim.key, &*self.settings, Some(self.fence));
-        let about = About { key, settings, mode: self.mode, visit: self.visit, fence };
+        let about =
+            NoteSubject { key, settings, mode: self.mode, acquisition: self.acquisition, fence };
         self.observer.note(about, at, what);
     }
 
-    fn announce(&self, end: End) {
+    fn announce(&self, end: HoldEnd) {
         let token = lock(&self.ended).clone();
         if let Some(token) = token {
             token.cancel();
         }
         self.observer.meter.held(&self.claim.key, -1.0);
-        self.span.record("outcome", if end == End::Released { "released" } else { "lost" });
-        if let End::Lost(reason) = end {
+        self.span.record("outcome", if end == HoldEnd::Released { "released" } else { "lost" });
+        if let HoldEnd::Lost(reason) = end {
             self.announce_loss(reason);
         }
     }

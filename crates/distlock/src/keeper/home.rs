@@ -7,7 +7,7 @@ use distlock_core::{Fault, Moment};
 use tokio::runtime::{self, Handle};
 use tokio::task::JoinHandle;
 
-use super::task::Heir;
+use super::task::TaskSuccessor;
 use super::thread::OnThread;
 use super::{Keeper, task};
 use crate::Error;
@@ -110,8 +110,8 @@ impl Keeper {
             let _here = runtime.enter();
             self.backend.pushes()
         };
-        let heir = Heir { keeper: Arc::clone(self), generation, home: runtime.id() };
-        let run = task::run(Arc::clone(self), generation, pushes, heir);
+        let successor = TaskSuccessor { keeper: Arc::clone(self), generation, home: runtime.id() };
+        let run = task::run(Arc::clone(self), generation, pushes, successor);
         let handle = runtime.spawn(async move {
             run.await;
             drop(thread);

@@ -1,8 +1,8 @@
 //! The keeper: one task that looks after every claim in hand.
 //!
 //! It renews what is held, sends heartbeats for what waits, passes on pushes, and releases what was
-//! dropped. Callers share a [`Table`] with it and wake it only if something is due sooner than it
-//! would look by itself, so that taking and releasing a free lock costs no task switch.
+//! dropped. Callers share a [`ClaimTable`] with it and wake it only if something is due sooner than
+//! it would look by itself, so that taking and releasing a free lock costs no task switch.
 //!
 //! The task starts with the first acquisition and ends when nothing was in hand for a while. It
 //! runs on the library's own [thread]. Locks with a clock of their own may have a clock that
@@ -11,12 +11,12 @@
 
 mod answers;
 pub(crate) mod hold;
+mod hold_schedule;
+pub(crate) mod hold_state;
 mod home;
-pub(crate) mod latch;
-mod lease;
-mod leaving;
-mod place;
+mod place_schedule;
 mod plan;
+mod release_schedule;
 mod table;
 mod task;
 mod thread;
@@ -26,28 +26,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use distlock_core::{AttemptId, Backend, Claim, Clock, Fault, Invalid, Moment, Waiting};
+use distlock_core::{AttemptId, Backend, Claim, Clock, Fault, Invalid, Moment, QueuePosition};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::answers::Early;
+use self::answers::EarlyPush;
 use self::hold::Hold;
+use self::hold_schedule::HoldSchedule;
+use self::hold_state::HoldEnd;
 use self::home::Task;
 pub(crate) use self::home::{Home, needs_runtime};
-use self::latch::End;
-use self::lease::Lease;
-pub(crate) use self::leaving::LATE_MAX;
-use self::leaving::Leaving;
-use self::place::Place;
+use self::place_schedule::PlaceSchedule;
 use self::plan::{Effect, Effects};
-pub(crate) use self::plan::{LastFault, Verdict};
-use self::table::{Entry, Kind, Table, Waiter};
+pub(crate) use self::plan::{LastFault, PlaceVerdict};
+pub(crate) use self::release_schedule::LATE_ACQUIRE_MAX;
+use self::release_schedule::ReleaseSchedule;
+use self::table::{ClaimEntry, ClaimPhase, ClaimTable, QueuedClaim};
 use crate::engine::Grant;
 #[cfg(feature = "metrics")]
 use crate::observe::Measured;
-use crate::observe::{Event, Observer, Wake};
+use crate::observe::{Event, Observer, WakeCause};
 use crate::options::{Options, Settings};
-use crate::{Error, Reason, Stats};
+use crate::{Error, LossReason, Stats};
 use distlock_core::sync::lock;
 
 /// How long a release may take, and how long `close` waits for the last of them.
@@ -66,7 +66,7 @@ pub(crate) struct Keeper {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<Observer>,
     home: Home,
-    table: Mutex<Table>,
+    table: Mutex<ClaimTable>,
     task: Mutex<Task>,
     /// Something is due sooner than the task knows.
     wake: Notify,
@@ -106,7 +106,7 @@ impl Keeper {
         change: impl FnOnce(Options) -> Options,
     ) -> Result<Arc<Settings>, Error> {
         let settings = settings.configure(change)?;
-        if settings.journal.is_some() && self.observer.scribe.journal().is_none() {
+        if settings.journal.is_some() && self.observer.journal_writer.journal().is_none() {
             return Err(Error::Unsupported { what: "a journal" });
         }
         Ok(settings)
@@ -120,12 +120,12 @@ impl Keeper {
         self.closed.cancelled().await;
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ClaimTable> {
         lock(&self.table)
     }
 
     /// Puts a claim under its timer and wakes the task if that is sooner than it would look.
-    fn keep(&self, table: &mut Table, claim: Claim, kind: Kind, at: Moment) {
+    fn keep(&self, table: &mut ClaimTable, claim: Claim, kind: ClaimPhase, at: Moment) {
         table.insert(claim, kind, at);
         if at < table.wake_at {
             table.wake_at = at;
@@ -137,11 +137,11 @@ impl Keeper {
     pub(crate) fn hold(&self, grant: &Grant, settings: &Arc<Settings>) -> Result<Arc<Hold>, Error> {
         let (clock, observer) = (Arc::clone(&self.clock), Arc::clone(&self.observer));
         let hold = Arc::new(Hold::new(grant, Arc::clone(settings), clock, observer));
-        let lease = Lease::new(settings, hold.since, grant.renew_at, grant.until);
+        let lease = HoldSchedule::new(settings, hold.since, grant.renew_at, grant.until);
         let ends = settings.max_hold.map_or(grant.until, |max_hold| hold.since.after(max_hold));
         let first = grant.renew_at.min(grant.until).min(ends);
         let kind =
-            Kind::Held { hold: Arc::clone(&hold), lease, weight: None, ticket: grant.ticket };
+            ClaimPhase::Held { hold: Arc::clone(&hold), lease, weight: None, ticket: grant.ticket };
         let mut table = self.table();
         if self.is_closed() {
             return Err(Error::Closed);
@@ -160,15 +160,15 @@ impl Keeper {
     pub(crate) fn wait(
         &self,
         claim: Claim,
-        standing: Waiting,
+        standing: QueuePosition,
         sent_at: Moment,
         settings: &Settings,
         last_fault: LastFault,
         patience: Duration,
-    ) -> Result<oneshot::Receiver<Verdict>, Error> {
+    ) -> Result<oneshot::Receiver<PlaceVerdict>, Error> {
         let now = self.clock.now();
         let (span, pushed) = (settings.wait.place, self.backend.capabilities().push);
-        let place = Place::new(span, settings.validity, pushed, standing, sent_at, now);
+        let place = PlaceSchedule::new(span, settings.validity, pushed, standing, sent_at, now);
         let (reply, verdict) = oneshot::channel();
         let mut table = self.table();
         if self.is_closed() {
@@ -178,22 +178,22 @@ impl Keeper {
         let mut calls = others.map(|waiter| waiter.calls).unwrap_or_default();
         calls.retain(|(reply, _)| !reply.is_closed());
         calls.push((reply, last_fault));
-        let mut waiter = Waiter { place, calls, patience };
+        let mut waiter = QueuedClaim { place, calls, patience };
         // A push for this claim may have been lost before its answer came.
         if table.interrupted_at.is_some_and(|at| at >= sent_at) {
             waiter.place.hurry(now);
         }
         match table.take_early(claim.id, standing.ticket) {
-            Some(Early::Granted { fence, .. }) => {
+            Some(EarlyPush::Granted { fence, .. }) => {
                 let until = waiter.place.grant_until();
-                waiter.tell(&Verdict::Granted { fence, until, by: Wake::Push });
+                waiter.tell(&PlaceVerdict::Granted { fence, until, by: WakeCause::Push });
                 return Ok(verdict);
             }
-            Some(Early::Check) => waiter.place.hurry(now),
+            Some(EarlyPush::Check) => waiter.place.hurry(now),
             None => {}
         }
         let next = waiter.place.next();
-        self.keep(&mut table, claim, Kind::Waiting(waiter), next);
+        self.keep(&mut table, claim, ClaimPhase::Waiting(waiter), next);
         Ok(verdict)
     }
 
@@ -223,7 +223,7 @@ impl Keeper {
         keep_until: Moment,
         doubtful: bool,
     ) {
-        let leaving = Leaving::new(self.clock.now(), lease, keep_until, doubtful);
+        let leaving = ReleaseSchedule::new(self.clock.now(), lease, keep_until, doubtful);
         self.leave_by(claim, leaving);
     }
 
@@ -236,7 +236,7 @@ impl Keeper {
         doubtful: bool,
     ) {
         let now = self.clock.now();
-        let leaving = Leaving::new(now, lease, now, doubtful).of_attempt(claim.id, attempt);
+        let leaving = ReleaseSchedule::new(now, lease, now, doubtful).of_attempt(claim.id, attempt);
         self.leave_by(Self::attempt_of(claim, attempt), leaving);
     }
 
@@ -246,10 +246,10 @@ impl Keeper {
         Claim::new(claim.key.clone(), attempt.tombstone(&claim.id))
     }
 
-    fn leave_by(self: &Arc<Self>, claim: Claim, leaving: Leaving) {
+    fn leave_by(self: &Arc<Self>, claim: Claim, leaving: ReleaseSchedule) {
         let now = self.clock.now();
         let mut table = self.table();
-        self.keep(&mut table, claim, Kind::Leaving(leaving), now);
+        self.keep(&mut table, claim, ClaimPhase::Leaving(leaving), now);
         // The task may be asleep until this very moment, and not know that this one is due.
         self.wake.notify_one();
         drop(table);
@@ -289,10 +289,10 @@ impl Keeper {
             (waiters, holds)
         };
         for waiter in waiters {
-            waiter.tell(&Verdict::Closed);
+            waiter.tell(&PlaceVerdict::Closed);
         }
         for hold in holds {
-            hold.end(End::Lost(Reason::Closed));
+            hold.end(HoldEnd::Lost(LossReason::Closed));
             self.leave_hold(&hold);
         }
         let drained = tokio::time::timeout(RELEASE_MAX, self.until_drained()).await;
@@ -304,8 +304,8 @@ impl Keeper {
 
     /// Waits until the journal has what was noted so far, but not for ever.
     pub(crate) async fn flush(self: &Arc<Self>, at_most: Duration) {
-        if self.observer.scribe.is_busy() && self.start().is_ok() {
-            let _ = tokio::time::timeout(at_most, self.observer.scribe.flush()).await;
+        if self.observer.journal_writer.is_busy() && self.start().is_ok() {
+            let _ = tokio::time::timeout(at_most, self.observer.journal_writer.flush()).await;
         }
     }
 
@@ -330,7 +330,7 @@ impl Keeper {
         }
     }
 
-    fn tell_if_drained(&self, table: &Table) {
+    fn tell_if_drained(&self, table: &ClaimTable) {
         if table.len() == 0 && self.is_closed() {
             self.drained.notify_waiters();
         }
@@ -341,9 +341,9 @@ impl Keeper {
         self.observer.count_into(&mut stats);
         for entry in self.table().entries() {
             match entry.kind {
-                Kind::Held { .. } => stats.held += 1,
-                Kind::Waiting(_) => stats.waiting += 1,
-                Kind::Leaving(_) => stats.releasing += 1,
+                ClaimPhase::Held { .. } => stats.held += 1,
+                ClaimPhase::Waiting(_) => stats.waiting += 1,
+                ClaimPhase::Leaving(_) => stats.releasing += 1,
             }
         }
         stats.tasks = usize::from(lock(&self.task).is_running());
@@ -356,7 +356,7 @@ impl Keeper {
         for effect in effects.all {
             match effect {
                 Effect::Lost(hold, reason) => {
-                    hold.end(End::Lost(reason));
+                    hold.end(HoldEnd::Lost(reason));
                 }
                 Effect::Renewed(hold, margin) => {
                     self.observer.meter.margin(&hold.claim.key, margin);
@@ -372,16 +372,16 @@ impl Keeper {
 
 /// Counts a call that is under way. While there is any, the task stays.
 #[derive(Debug)]
-pub(crate) struct Asking(Arc<Keeper>);
+pub(crate) struct CallInProgress(Arc<Keeper>);
 
-impl Asking {
+impl CallInProgress {
     pub(crate) fn new(keeper: &Arc<Keeper>) -> Self {
         keeper.asking.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(keeper))
     }
 }
 
-impl Drop for Asking {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         if self.0.asking.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_closed() {
             self.0.drained.notify_waiters();
@@ -389,9 +389,9 @@ impl Drop for Asking {
     }
 }
 
-fn held(entry: &Entry) -> Option<Arc<Hold>> {
+fn held(entry: &ClaimEntry) -> Option<Arc<Hold>> {
     match &entry.kind {
-        Kind::Held { hold, .. } => Some(Arc::clone(hold)),
-        Kind::Waiting(_) | Kind::Leaving(_) => None,
+        ClaimPhase::Held { hold, .. } => Some(Arc::clone(hold)),
+        ClaimPhase::Waiting(_) | ClaimPhase::Leaving(_) => None,
     }
 }

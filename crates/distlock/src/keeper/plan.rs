@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Key, Moment, Renewal, Target};
+use distlock_core::{Claim, Fault, Key, Moment, ReleaseOptions, Renewal, Target};
 
 use super::hold::Hold;
-use super::lease::Risk;
-use super::timers::Slot;
-use crate::Reason;
-use crate::observe::Wake;
+use super::hold_schedule::HoldRisk;
+use super::timers::TableIndex;
+use crate::LossReason;
+use crate::observe::WakeCause;
 
 /// How many held claims go into one call, and share its fate. What a store does in one go is for
 /// its driver to bound.
@@ -17,9 +17,9 @@ pub(super) const RENEWALS_MAX: usize = 1_000;
 
 /// What became of a place in the queue.
 #[derive(Clone, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum PlaceVerdict {
     /// It is one's turn.
-    Granted { fence: u64, until: Moment, by: Wake },
+    Granted { fence: u64, until: Moment, by: WakeCause },
     /// The place is gone; queue again.
     Gone,
     /// The backend cannot be reached, or refuses.
@@ -34,10 +34,10 @@ pub(crate) type LastFault = Arc<Mutex<Option<Fault>>>;
 /// Things to be told to others once the table is no longer locked.
 #[derive(Debug)]
 pub(super) enum Effect {
-    Lost(Arc<Hold>, Reason),
+    Lost(Arc<Hold>, LossReason),
     Renewed(Arc<Hold>, Duration),
     /// A renewal failed.
-    AtRisk(Arc<Hold>, Risk, Fault),
+    AtRisk(Arc<Hold>, HoldRisk, Fault),
     /// Somebody waits behind this many.
     Waits(Key, u64),
 }
@@ -56,8 +56,8 @@ impl Effects {
         self.all.push(effect);
     }
 
-    pub(super) fn at_risk(&mut self, hold: &Arc<Hold>, risk: Risk, fault: &Fault) {
-        if risk != Risk::Known {
+    pub(super) fn at_risk(&mut self, hold: &Arc<Hold>, risk: HoldRisk, fault: &Fault) {
+        if risk != HoldRisk::Known {
             self.push(Effect::AtRisk(Arc::clone(hold), risk, fault.clone()));
         }
     }
@@ -72,19 +72,19 @@ impl Effects {
 
 /// What the keeper shall do now.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct KeeperPlan {
     /// Everything in it is sent later than this.
     pub(super) made_at: Moment,
     pub(super) renewals: Vec<Batch>,
     pub(super) heartbeats: Vec<(Renewal, Sender)>,
     /// By the id of the entry in the table.
-    pub(super) releases: Vec<(Claim, Target, How)>,
+    pub(super) releases: Vec<(Claim, Target, ReleaseOptions)>,
     pub(super) effects: Effects,
     pub(super) wake_at: Moment,
     pub(super) stop: bool,
 }
 
-impl Plan {
+impl KeeperPlan {
     /// Adds the renewal of a hold to the last call, or to another if that is full.
     pub(super) fn renew(&mut self, renewal: Renewal, sender: Sender) {
         match self.renewals.last_mut() {
@@ -104,7 +104,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     /// Where it is in the table.
-    pub(super) slot: Slot,
+    pub(super) slot: TableIndex,
     /// After so long without an answer the store counts as slow.
     pub(super) slow_after: Duration,
 }
@@ -138,7 +138,7 @@ impl Extend<(Renewal, Sender)> for Batch {
 
 /// What a renewal that was answered had asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RenewalKind {
     Ttl,
     Place,
 }

@@ -10,15 +10,15 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use tokio::sync::oneshot;
 
-use super::answers::Early;
+use super::answers::EarlyPush;
 use super::hold::Hold;
-use super::latch::End;
-use super::lease::{Due, Lease};
-use super::leaving::Leaving;
-use super::place::Place;
-use super::plan::{Effect, Effects, LastFault, Plan, Sender, Verdict};
-use super::timers::{Slot, Timers};
-use crate::Reason;
+use super::hold_schedule::{Due, HoldSchedule};
+use super::hold_state::HoldEnd;
+use super::place_schedule::PlaceSchedule;
+use super::plan::{Effect, Effects, KeeperPlan, LastFault, PlaceVerdict, Sender};
+use super::release_schedule::ReleaseSchedule;
+use super::timers::{TableIndex, Timers};
+use crate::LossReason;
 use distlock_core::sync::lock;
 
 /// The most that any claim may go out before it is due, to be with those that are.
@@ -29,45 +29,45 @@ const LEEWAY_MAX: Duration = Duration::from_secs(1);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// How late a timer may be without anything being wrong.
-const LATE_MAX: Duration = Duration::from_millis(10);
+const TIMER_LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Later than anything that is due.
 const NEVER: Moment = Moment::from_micros(u64::MAX);
 
 /// A claim in hand.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ClaimEntry {
     pub(super) id: ClaimId,
     pub(super) key: Key,
-    pub(super) kind: Kind,
+    pub(super) kind: ClaimPhase,
 }
 
 /// What a claim in hand is doing.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ClaimPhase {
     Held {
         hold: Arc<Hold>,
-        lease: Lease,
+        lease: HoldSchedule,
         /// Lower the weight to this with every renewal.
         weight: Option<u32>,
         /// The place from which it was granted.
         ticket: Option<Ticket>,
     },
-    Waiting(Waiter),
-    Leaving(Leaving),
+    Waiting(QueuedClaim),
+    Leaving(ReleaseSchedule),
 }
 
 /// A claim that waits for its turn, and the calls that wait for it: several if a caller repeats a
 /// call under an id of its own.
 #[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) place: Place,
-    pub(super) calls: Vec<(oneshot::Sender<Verdict>, LastFault)>,
+pub(super) struct QueuedClaim {
+    pub(super) place: PlaceSchedule,
+    pub(super) calls: Vec<(oneshot::Sender<PlaceVerdict>, LastFault)>,
     /// How long the store may be silent before the calls fail.
     pub(super) patience: Duration,
 }
 
-impl Entry {
+impl ClaimEntry {
     pub(super) fn claim(&self) -> Claim {
         Claim::new(self.key.clone(), self.id)
     }
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-impl Waiter {
+impl QueuedClaim {
     pub(super) fn note_fault(&self, fault: &Fault) {
         for (_, last_fault) in &self.calls {
             *lock(last_fault) = Some(fault.clone());
@@ -88,7 +88,7 @@ impl Waiter {
         self.place.silent_for(now) >= self.patience
     }
 
-    pub(super) fn tell(self, verdict: &Verdict) {
+    pub(super) fn tell(self, verdict: &PlaceVerdict) {
         for (reply, _) in self.calls {
             // If the call has gone meanwhile, its own clean-up releases the claim.
             let _ = reply.send(verdict.clone());
@@ -97,19 +97,19 @@ impl Waiter {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    pub(super) entries: Slab<Entry>,
+pub(super) struct ClaimTable {
+    pub(super) entries: Slab<ClaimEntry>,
     /// Where each claim is among them. Whoever comes from a timer or with an answer knows. Most ids
     /// are random; how many of them callers may choose is limited where they come in.
-    slots: HashMap<ClaimId, Slot, RandomState>,
+    slots: HashMap<ClaimId, TableIndex, RandomState>,
     /// Where further claims are whose id, chosen by a caller, is that of another claim on another
     /// key. Hardly ever is there any.
-    twins: Vec<Slot>,
+    twins: Vec<TableIndex>,
     pub(super) timers: Timers,
     /// How far ahead it is worth looking for claims that may go out early: the most that any claim
     /// so far could.
     leeway: Duration,
-    pub(super) early: VecDeque<(ClaimId, Early)>,
+    pub(super) early: VecDeque<(ClaimId, EarlyPush)>,
     /// When pushes were last interrupted.
     pub(super) interrupted_at: Option<Moment>,
     /// Something came in since the last plan, even if it has gone again.
@@ -119,27 +119,27 @@ pub(super) struct Table {
     pub(super) wake_at: Moment,
 }
 
-impl Table {
+impl ClaimTable {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &ClaimEntry> {
         self.entries.iter().map(|(_, entry)| entry)
     }
 
     /// Puts a claim under its timer; the same claim in another role is replaced.
-    pub(super) fn insert(&mut self, claim: Claim, kind: Kind, at: Moment) {
+    pub(super) fn insert(&mut self, claim: Claim, kind: ClaimPhase, at: Moment) {
         self.remove(&claim);
         self.used = true;
         let leeway = match &kind {
-            Kind::Held { lease, .. } => lease.leeway(),
-            Kind::Waiting(waiter) => waiter.place.leeway(),
-            Kind::Leaving(_) => Duration::ZERO,
+            ClaimPhase::Held { lease, .. } => lease.leeway(),
+            ClaimPhase::Waiting(waiter) => waiter.place.leeway(),
+            ClaimPhase::Leaving(_) => Duration::ZERO,
         };
         self.leeway = self.leeway.max(leeway.min(LEEWAY_MAX));
         let id = claim.id;
-        let slot = self.entries.insert(Entry { id, key: claim.key, kind });
+        let slot = self.entries.insert(ClaimEntry { id, key: claim.key, kind });
         match self.slots.entry(id) {
             hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(slot);
@@ -149,9 +149,9 @@ impl Table {
         self.timers.set(slot, at);
     }
 
-    pub(super) fn remove(&mut self, claim: &Claim) -> Option<Entry> {
+    pub(super) fn remove(&mut self, claim: &Claim) -> Option<ClaimEntry> {
         let slot = self.slot(claim)?;
-        let of_id = |twin: &Slot| self.entries.get(*twin).is_some_and(|e| e.id == claim.id);
+        let of_id = |twin: &TableIndex| self.entries.get(*twin).is_some_and(|e| e.id == claim.id);
         if let Some(at) = self.twins.iter().position(|twin| *twin == slot) {
             self.twins.swap_remove(at);
         } else if let Some(at) = self.twins.iter().position(of_id) {
@@ -164,41 +164,41 @@ impl Table {
     }
 
     /// Where the claims of this id are: more than one if a caller uses it for several keys.
-    pub(super) fn slots_of(&self, id: ClaimId) -> impl Iterator<Item = Slot> {
+    pub(super) fn slots_of(&self, id: ClaimId) -> impl Iterator<Item = TableIndex> {
         let twins = self.twins.iter().copied();
         let twins = twins.filter(move |twin| self.entries.get(*twin).is_some_and(|e| e.id == id));
         self.slots.get(&id).copied().into_iter().chain(twins)
     }
 
-    pub(super) fn slot(&self, claim: &Claim) -> Option<Slot> {
+    pub(super) fn slot(&self, claim: &Claim) -> Option<TableIndex> {
         self.slots_of(claim.id).find(|slot| self.entries[*slot].is(claim))
     }
 
     /// Where a claim is that was there when it was sent. Most still are.
-    pub(super) fn slot_from(&self, claim: &Claim, there: Slot) -> Option<Slot> {
+    pub(super) fn slot_from(&self, claim: &Claim, there: TableIndex) -> Option<TableIndex> {
         match self.entries.get(there) {
             Some(entry) if entry.is(claim) => Some(there),
             _ => self.slot(claim),
         }
     }
 
-    pub(super) fn kind(&self, claim: &Claim) -> Option<&Kind> {
+    pub(super) fn kind(&self, claim: &Claim) -> Option<&ClaimPhase> {
         Some(&self.entries.get(self.slot(claim)?)?.kind)
     }
 
     pub(super) fn holds(&self, claim: &Claim) -> bool {
-        matches!(self.kind(claim), Some(Kind::Held { .. }))
+        matches!(self.kind(claim), Some(ClaimPhase::Held { .. }))
     }
 
     /// True if a claim has a place here and every call that waited for it is over.
     pub(super) fn waits_for_nothing(&self, claim: &Claim) -> bool {
-        matches!(self.kind(claim), Some(Kind::Waiting(waiter))
+        matches!(self.kind(claim), Some(ClaimPhase::Waiting(waiter))
             if waiter.calls.iter().all(|(reply, _)| reply.is_closed()))
     }
 
     /// Takes out a claim that is held or waits; a release under way goes on.
     pub(super) fn forget(&mut self, claim: &Claim) {
-        if !matches!(self.kind(claim), Some(Kind::Leaving(_))) {
+        if !matches!(self.kind(claim), Some(ClaimPhase::Leaving(_))) {
             self.remove(claim);
         }
     }
@@ -208,16 +208,16 @@ impl Table {
     pub(super) fn left(&mut self, claim: &Claim) -> Option<oneshot::Receiver<()>> {
         let slot = self.slot(claim)?;
         match &mut self.entries.get_mut(slot)?.kind {
-            Kind::Leaving(leaving) => Some(leaving.when_done()),
-            Kind::Held { .. } | Kind::Waiting(_) => None,
+            ClaimPhase::Leaving(leaving) => Some(leaving.when_done()),
+            ClaimPhase::Held { .. } | ClaimPhase::Waiting(_) => None,
         }
     }
 
     /// Takes out everybody who waits.
-    pub(super) fn remove_waiters(&mut self) -> Vec<Waiter> {
-        let waiting = |entry: &Entry| matches!(entry.kind, Kind::Waiting(_));
+    pub(super) fn remove_waiters(&mut self) -> Vec<QueuedClaim> {
+        let waiting = |entry: &ClaimEntry| matches!(entry.kind, ClaimPhase::Waiting(_));
         let waiting = self.entries().filter(|entry| waiting(entry));
-        let claims: Vec<_> = waiting.map(Entry::claim).collect();
+        let claims: Vec<_> = waiting.map(ClaimEntry::claim).collect();
         claims.iter().filter_map(|claim| self.take_waiter(claim)).collect()
     }
 
@@ -226,15 +226,15 @@ impl Table {
         self.idle_since = None;
         for (slot, entry) in &mut self.entries {
             match &mut entry.kind {
-                Kind::Held { lease, .. } => lease.forgotten(),
-                Kind::Waiting(waiter) => waiter.place.forgotten(),
-                Kind::Leaving(leaving) => leaving.forgotten(),
+                ClaimPhase::Held { lease, .. } => lease.forgotten(),
+                ClaimPhase::Waiting(waiter) => waiter.place.forgotten(),
+                ClaimPhase::Leaving(leaving) => leaving.forgotten(),
             }
             self.timers.set(slot, now);
         }
     }
 
-    pub(super) fn set_timer(&mut self, slot: Slot, at: Option<Moment>) {
+    pub(super) fn set_timer(&mut self, slot: TableIndex, at: Option<Moment>) {
         match at {
             Some(at) => self.timers.set(slot, at),
             None => self.timers.unset(slot),
@@ -247,8 +247,8 @@ impl Table {
     }
 
     /// Everything that is due at `now`.
-    pub(super) fn plan(&mut self, now: Moment, nap: Duration, busy: bool) -> Plan {
-        let mut plan = Plan { made_at: now, ..Plan::default() };
+    pub(super) fn plan(&mut self, now: Moment, nap: Duration, busy: bool) -> KeeperPlan {
+        let mut plan = KeeperPlan { made_at: now, ..KeeperPlan::default() };
         for slot in self.timers.take_due(now) {
             self.serve(slot, now, &mut plan);
         }
@@ -277,18 +277,18 @@ impl Table {
     /// Lets claims that are due soon go out with those that are due now: fewer, fuller batches. A
     /// heartbeat takes along all that wait at its key, because a store can tell at a glance whether
     /// all of them are still there, but not whether some are.
-    fn join_others(&mut self, now: Moment, plan: &mut Plan) {
+    fn join_others(&mut self, now: Moment, plan: &mut KeeperPlan) {
         let (keys, interval) = self.keys_that_beat(now, plan);
         let soon = now.after(self.leeway.max(interval));
-        let willing = |slot: &Slot| match &self.entries[*slot] {
-            Entry { kind: Kind::Held { lease, .. }, .. } => {
+        let willing = |slot: &TableIndex| match &self.entries[*slot] {
+            ClaimEntry { kind: ClaimPhase::Held { lease, .. }, .. } => {
                 !plan.renewals.is_empty() && lease.can_join(now)
             }
-            Entry { kind: Kind::Waiting(Waiter { place, .. }), key, .. } => {
+            ClaimEntry { kind: ClaimPhase::Waiting(QueuedClaim { place, .. }), key, .. } => {
                 let soon = !plan.heartbeats.is_empty() && place.can_join(now);
                 soon || place.can_join_its_key(now) && keys.contains(key)
             }
-            Entry { kind: Kind::Leaving(_), .. } => false,
+            ClaimEntry { kind: ClaimPhase::Leaving(_), .. } => false,
         };
         let willing: Vec<_> = self.timers.due(soon).filter(willing).collect();
         for slot in willing {
@@ -298,10 +298,11 @@ impl Table {
 
     /// The keys at which a heartbeat is due, not counting looks of those who are first in line, and
     /// the longest time between two.
-    fn keys_that_beat(&self, now: Moment, plan: &Plan) -> (HashSet<Key>, Duration) {
+    fn keys_that_beat(&self, now: Moment, plan: &KeeperPlan) -> (HashSet<Key>, Duration) {
         let (mut keys, mut longest) = (HashSet::new(), Duration::ZERO);
         for (_, Sender { slot, .. }) in &plan.heartbeats {
-            if let Some(Entry { kind: Kind::Waiting(waiter), key, .. }) = self.entries.get(*slot)
+            if let Some(ClaimEntry { kind: ClaimPhase::Waiting(waiter), key, .. }) =
+                self.entries.get(*slot)
                 && waiter.place.beats(now)
             {
                 keys.insert(key.clone());
@@ -313,19 +314,19 @@ impl Table {
 
     /// Has those who hold ready for what is to be done with them. They lie all over the memory: to
     /// look at many without doing anything else takes hardly longer than to look at one.
-    pub(super) fn look_at(&self, slots: impl Iterator<Item = Slot>) {
+    pub(super) fn look_at(&self, slots: impl Iterator<Item = TableIndex>) {
         let held = |slot| match &self.entries.get(slot)?.kind {
-            Kind::Held { hold, .. } => Some(hold.valid_until().is_ok()),
-            Kind::Waiting(_) | Kind::Leaving(_) => None,
+            ClaimPhase::Held { hold, .. } => Some(hold.valid_until().is_ok()),
+            ClaimPhase::Waiting(_) | ClaimPhase::Leaving(_) => None,
         };
         black_box(slots.filter_map(held).filter(|held| *held).count());
     }
 
     /// A claim's timer has run out: does what is due for it and sets the next timer.
-    fn serve(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
+    fn serve(&mut self, slot: TableIndex, now: Moment, plan: &mut KeeperPlan) {
         let Some(entry) = self.entries.get(slot) else { return };
         let due = match &entry.kind {
-            Kind::Held { hold, lease, .. } => match valid_until(hold, lease, now) {
+            ClaimPhase::Held { hold, lease, .. } => match valid_until(hold, lease, now) {
                 Ok(until) => lease.due(now, until),
                 Err(_) => {
                     let claim = entry.claim();
@@ -333,8 +334,8 @@ impl Table {
                     return;
                 }
             },
-            Kind::Waiting(waiter) => due_at(Some(waiter.place.next()), now),
-            Kind::Leaving(leaving) => due_at(leaving.next(), now),
+            ClaimPhase::Waiting(waiter) => due_at(Some(waiter.place.next()), now),
+            ClaimPhase::Leaving(leaving) => due_at(leaving.next(), now),
         };
         match due {
             Due::Later(at) => self.timers.set(slot, at),
@@ -344,14 +345,14 @@ impl Table {
     }
 
     /// Sends what keeps a claim alive, or lets go of it.
-    fn send(&mut self, slot: Slot, now: Moment, plan: &mut Plan) {
+    fn send(&mut self, slot: TableIndex, now: Moment, plan: &mut KeeperPlan) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
         let claim = Claim::new(entry.key.clone(), entry.id);
         let next = match &mut entry.kind {
-            Kind::Held { hold, lease, weight, .. } => {
+            ClaimPhase::Held { hold, lease, weight, .. } => {
                 let until = valid_until(hold, lease, now).unwrap_or(now);
                 let patience = lease.patience(now, until);
-                if patience + LATE_MAX >= until.since(now) {
+                if patience + TIMER_LATE_MAX >= until.since(now) {
                     // Should there be no answer, the lease ends before anybody hears of that.
                     hold.set_failing(true);
                 }
@@ -364,14 +365,14 @@ impl Table {
                     Due::Renew | Due::Lose(_) => Some(until),
                 }
             }
-            Kind::Waiting(waiter) => {
+            ClaimPhase::Waiting(waiter) => {
                 let place = &mut waiter.place;
                 let renewal = Renewal::place(claim, place.span(), place.ticket);
                 plan.heartbeats.push((renewal, Sender { slot, slow_after: place.interval() }));
                 place.sent(now);
                 Some(place.next())
             }
-            Kind::Leaving(leaving) => {
+            ClaimPhase::Leaving(leaving) => {
                 plan.releases.push((claim.clone(), leaving.target(claim), leaving.send(now)));
                 None
             }
@@ -379,31 +380,31 @@ impl Table {
         self.set_timer(slot, next);
     }
 
-    pub(super) fn lose(&mut self, slot: Slot, reason: Reason, effects: &mut Effects) {
-        let Some(claim) = self.entries.get(slot).map(Entry::claim) else { return };
-        if let Some(Entry { kind: Kind::Held { hold, .. }, .. }) = self.remove(&claim) {
+    pub(super) fn lose(&mut self, slot: TableIndex, reason: LossReason, effects: &mut Effects) {
+        let Some(claim) = self.entries.get(slot).map(ClaimEntry::claim) else { return };
+        if let Some(ClaimEntry { kind: ClaimPhase::Held { hold, .. }, .. }) = self.remove(&claim) {
             effects.push(Effect::Lost(hold, reason));
         }
     }
 
-    pub(super) fn tell(&mut self, claim: &Claim, verdict: &Verdict) {
+    pub(super) fn tell(&mut self, claim: &Claim, verdict: &PlaceVerdict) {
         if let Some(waiter) = self.take_waiter(claim) {
             waiter.tell(verdict);
         }
     }
 
     /// Takes out one who waits.
-    pub(super) fn take_waiter(&mut self, claim: &Claim) -> Option<Waiter> {
+    pub(super) fn take_waiter(&mut self, claim: &Claim) -> Option<QueuedClaim> {
         match self.kind(claim)? {
-            Kind::Waiting(_) => self.remove(claim).and_then(waiter),
-            Kind::Held { .. } | Kind::Leaving(_) => None,
+            ClaimPhase::Waiting(_) => self.remove(claim).and_then(waiter),
+            ClaimPhase::Held { .. } | ClaimPhase::Leaving(_) => None,
         }
     }
 
     /// From now on every renewal asks for this weight.
     pub(super) fn lower_weight(&mut self, claim: &Claim, to: u32) {
         let entry = self.slot(claim).and_then(|slot| self.entries.get_mut(slot));
-        if let Some(Entry { kind: Kind::Held { weight, .. }, .. }) = entry {
+        if let Some(ClaimEntry { kind: ClaimPhase::Held { weight, .. }, .. }) = entry {
             *weight = Some(to);
         }
     }
@@ -411,14 +412,14 @@ impl Table {
 
 /// Until when a hold is valid, or how it has ended. A look at the hold itself, which lies elsewhere
 /// in the memory, is needed only if it may be over.
-fn valid_until(hold: &Hold, lease: &Lease, now: Moment) -> Result<Moment, End> {
+fn valid_until(hold: &Hold, lease: &HoldSchedule, now: Moment) -> Result<Moment, HoldEnd> {
     if lease.valid_until > now { Ok(lease.valid_until) } else { hold.valid_until() }
 }
 
-fn waiter(entry: Entry) -> Option<Waiter> {
+fn waiter(entry: ClaimEntry) -> Option<QueuedClaim> {
     match entry.kind {
-        Kind::Waiting(waiter) => Some(waiter),
-        Kind::Held { .. } | Kind::Leaving(_) => None,
+        ClaimPhase::Waiting(waiter) => Some(waiter),
+        ClaimPhase::Held { .. } | ClaimPhase::Leaving(_) => None,
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Moment, Push, Renewal, Standing, Streaming, Target};
+use distlock_core::{
+    Claim, Fault, Moment, Push, ReleaseOptions, Renewal, Standing, Streaming, Target,
+};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -15,7 +17,7 @@ use tokio::runtime::Id;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::plan::{Asked, Batch, Effect, Effects, Plan, Sender};
+use super::plan::{Batch, Effect, Effects, KeeperPlan, RenewalKind, Sender};
 use super::{Keeper, RELEASE_MAX};
 use crate::engine::{located, silence};
 use distlock_core::sync::lock;
@@ -26,20 +28,20 @@ const HEARTBEATS_MAX: usize = 10_000;
 
 /// How many answers the table is told of at a time: few enough to be still at hand when it looks at
 /// them the second time.
-const TOLD_AT_ONCE: usize = 64;
+const ANSWERS_AT_ONCE: usize = 64;
 
-type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
+type SentBatches = FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// Looks after the claims until there are none, or until another task has taken over.
 pub(super) async fn run(
     keeper: Arc<Keeper>,
     generation: u64,
     mut pushes: Streaming<'static, Push>,
-    mut heir: Heir,
+    mut successor: TaskSuccessor,
 ) {
-    let mut calls = Calls::new();
+    let mut calls = SentBatches::new();
     let mut listening = true;
-    let writing = keeper.observer.scribe.run(&*keeper.clock);
+    let writing = keeper.observer.journal_writer.run(&*keeper.clock);
     tokio::pin!(writing);
     while let Some(plan) = next_plan(&keeper, generation, calls.is_empty()) {
         let now = keeper.clock.now();
@@ -56,30 +58,30 @@ pub(super) async fn run(
             () = tokio::time::sleep(wake_at.since(now)) => {}
         }
     }
-    heir.generation = NOBODY;
+    successor.generation = NO_TASK;
 }
 
 /// No task has this number.
-const NOBODY: u64 = 0;
+const NO_TASK: u64 = 0;
 
 /// Sees to it that the claims are looked after if the task's runtime ends under it, even before
 /// the task has run for the first time.
-pub(super) struct Heir {
+pub(super) struct TaskSuccessor {
     pub(super) keeper: Arc<Keeper>,
     pub(super) generation: u64,
     pub(super) home: Id,
 }
 
-impl Drop for Heir {
+impl Drop for TaskSuccessor {
     fn drop(&mut self) {
-        if self.generation != NOBODY {
+        if self.generation != NO_TASK {
             self.keeper.move_from(self.home, self.generation);
         }
     }
 }
 
 /// What is due now; none if the task shall end.
-fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
+fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<KeeperPlan> {
     // The task's own lock comes first, as in `start`: either that sees us running, or we see what
     // it is about to do.
     let mut task = lock(&keeper.task);
@@ -87,7 +89,7 @@ fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
         return None;
     }
     let asking = keeper.asking.load(Ordering::SeqCst) > 0;
-    let busy = !no_calls || asking || keeper.observer.scribe.is_busy();
+    let busy = !no_calls || asking || keeper.observer.journal_writer.is_busy();
     let plan = keeper.table().plan(keeper.clock.now(), keeper.clock.nap(), busy);
     if plan.stop {
         task.handle = None;
@@ -97,16 +99,16 @@ fn next_plan(keeper: &Keeper, generation: u64, no_calls: bool) -> Option<Plan> {
 }
 
 /// Starts the calls of a plan. They run side by side, so a slow one delays no other.
-fn carry_out(keeper: &Arc<Keeper>, plan: Plan, calls: &Calls) {
+fn carry_out(keeper: &Arc<Keeper>, plan: KeeperPlan, calls: &SentBatches) {
     keeper.announce(plan.effects);
     let call = |batch, asked| renew(Arc::clone(keeper), batch, asked, plan.made_at);
     for batch in plan.renewals {
-        calls.push(Box::pin(call(batch, Asked::Ttl)));
+        calls.push(Box::pin(call(batch, RenewalKind::Ttl)));
     }
     let mut heartbeats = plan.heartbeats;
     heartbeats.sort_unstable_by(|(a, _), (b, _)| a.claim.cmp(&b.claim));
     for batch in chunks_by_key(heartbeats, HEARTBEATS_MAX) {
-        calls.push(Box::pin(call(batch, Asked::Place)));
+        calls.push(Box::pin(call(batch, RenewalKind::Place)));
     }
     for (claim, target, how) in plan.releases {
         calls.push(Box::pin(release(Arc::clone(keeper), claim, target, how)));
@@ -130,11 +132,11 @@ fn chunks_by_key(all: Vec<(Renewal, Sender)>, most: usize) -> impl Iterator<Item
 /// Renews a batch and reports the answers as they come. A claim that is not answered in its own
 /// time is reported as slow; an answer that comes later still counts, for as long as it is worth
 /// anything.
-async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment) {
-    let mut silent = Silent::new(&batch);
-    let call = Call { keeper: &keeper, batch: &batch, asked, sent_at };
+async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: RenewalKind, sent_at: Moment) {
+    let mut silent = Unanswered::new(&batch);
+    let call = SentBatch { keeper: &keeper, batch: &batch, asked, sent_at };
     let mut answers = keeper.backend.renew(&batch.renewals).fuse();
-    let mut told = Vec::with_capacity(batch.renewals.len().min(TOLD_AT_ONCE));
+    let mut told = Vec::with_capacity(batch.renewals.len().min(ANSWERS_AT_ONCE));
     while let Some(soonest) = silent.next() {
         let left = soonest.saturating_sub(keeper.clock.now().since(sent_at));
         match tokio::time::timeout(left, some_of(&mut answers, &mut told)).await {
@@ -154,12 +156,15 @@ async fn renew(keeper: Arc<Keeper>, batch: Batch, asked: Asked, sent_at: Moment)
     call.report(&mut told);
 }
 
-type Told = (usize, Result<Standing, Fault>);
+type RenewalAnswer = (usize, Result<Standing, Fault>);
 
 /// Waits for an answer and takes others that are there with it. False after the last.
-async fn some_of(answers: &mut (impl Stream<Item = Told> + Unpin), told: &mut Vec<Told>) -> bool {
+async fn some_of(
+    answers: &mut (impl Stream<Item = RenewalAnswer> + Unpin),
+    told: &mut Vec<RenewalAnswer>,
+) -> bool {
     poll_fn(|context| {
-        while told.len() < TOLD_AT_ONCE {
+        while told.len() < ANSWERS_AT_ONCE {
             match answers.poll_next_unpin(context) {
                 Poll::Ready(Some(answer)) => told.push(answer),
                 Poll::Ready(None) => break,
@@ -173,16 +178,16 @@ async fn some_of(answers: &mut (impl Stream<Item = Told> + Unpin), told: &mut Ve
 }
 
 /// A batch that was sent, later than `sent_at`.
-struct Call<'a> {
+struct SentBatch<'a> {
     keeper: &'a Keeper,
     batch: &'a Batch,
-    asked: Asked,
+    asked: RenewalKind,
     sent_at: Moment,
 }
 
-impl Call<'_> {
+impl SentBatch<'_> {
     /// Tells the table, and forgets the answers.
-    fn report(&self, answers: &mut Vec<Told>) {
+    fn report(&self, answers: &mut Vec<RenewalAnswer>) {
         let (keeper, now) = (self.keeper, self.keeper.clock.now());
         let listened = keeper.observer.is_listened_to();
         let quiet = !listened && !cfg!(feature = "metrics");
@@ -195,7 +200,7 @@ impl Call<'_> {
         table.look_at(answers.iter().filter_map(|(index, _)| Some(senders.get(*index)?.slot)));
         for (renewal, slot, answer) in answers.drain(..).filter_map(known) {
             if listened
-                && self.asked == Asked::Place
+                && self.asked == RenewalKind::Place
                 && let Ok(Standing::Waiting(waiting)) = &answer
             {
                 effects.push(Effect::Waits(renewal.claim.key.clone(), waiting.ahead));
@@ -233,9 +238,9 @@ impl Call<'_> {
 }
 
 /// The claims of a call that were not answered yet, and what becomes of them when.
-struct Silent {
+struct Unanswered {
     /// After how long which claim is slow, and is forgotten; the soonest first.
-    deadlines: Vec<(Duration, usize, Overdue)>,
+    deadlines: Vec<(Duration, usize, Lateness)>,
     /// All before this one have passed.
     at: usize,
     /// By index: answered, or forgotten.
@@ -243,16 +248,16 @@ struct Silent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Overdue {
+enum Lateness {
     Slow,
     Forgotten,
 }
 
-impl Silent {
+impl Unanswered {
     fn new(batch: &Batch) -> Self {
-        let slow = batch.senders.iter().map(|sender| (sender.slow_after, Overdue::Slow));
+        let slow = batch.senders.iter().map(|sender| (sender.slow_after, Lateness::Slow));
         // What was asked for so long ago is over.
-        let forgotten = batch.renewals.iter().map(|renewal| (renewal.span, Overdue::Forgotten));
+        let forgotten = batch.renewals.iter().map(|renewal| (renewal.span, Lateness::Forgotten));
         let numbered = slow.enumerate().chain(forgotten.enumerate());
         let mut deadlines: Vec<_> =
             numbered.map(|(index, (after, overdue))| (after, index, overdue)).collect();
@@ -280,8 +285,8 @@ impl Silent {
             let (_, index, overdue) = self.deadlines[self.at];
             self.at += 1;
             match overdue {
-                Overdue::Slow => slow.push(index),
-                Overdue::Forgotten => self.done[index] = true,
+                Lateness::Slow => slow.push(index),
+                Lateness::Forgotten => self.done[index] = true,
             }
         }
         slow
@@ -293,7 +298,7 @@ impl Silent {
     }
 }
 
-async fn release(keeper: Arc<Keeper>, claim: Claim, target: Target, how: How) {
+async fn release(keeper: Arc<Keeper>, claim: Claim, target: Target, how: ReleaseOptions) {
     let span = tracing::debug_span!("lock.release", key = %target.key(), outcome = Empty);
     let call = keeper.backend.release(&target, how).instrument(span.clone());
     let answer = match tokio::time::timeout(RELEASE_MAX, call).await {

@@ -6,31 +6,31 @@ use std::collections::BTreeMap;
 use distlock_core::Moment;
 
 /// Where a claim sits in the table.
-pub(super) type Slot = usize;
+pub(super) type TableIndex = usize;
 
 /// Nobody comes before the first, nor after the last.
-const NOBODY: Slot = Slot::MAX;
+const NO_LINK: TableIndex = TableIndex::MAX;
 
 /// The claims by the moment at which they are due.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// The first of those that are due at a moment.
-    firsts: BTreeMap<Moment, Slot>,
+    firsts: BTreeMap<Moment, TableIndex>,
     /// By slot: who else is due then.
-    links: Vec<Link>,
+    links: Vec<TimerLink>,
     /// Whose timer was set last. Most are set to the same moment as the one before.
-    last_set: Slot,
+    last_set: TableIndex,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct TimerLink {
     at: Option<Moment>,
-    before: Slot,
-    after: Slot,
+    before: TableIndex,
+    after: TableIndex,
 }
 
-impl Link {
-    const LOOSE: Self = Self { at: None, before: NOBODY, after: NOBODY };
+impl TimerLink {
+    const LOOSE: Self = Self { at: None, before: NO_LINK, after: NO_LINK };
 }
 
 impl Timers {
@@ -40,7 +40,7 @@ impl Timers {
     }
 
     /// Takes out all that are due by then, the soonest first.
-    pub(super) fn take_due(&mut self, by: Moment) -> Vec<Slot> {
+    pub(super) fn take_due(&mut self, by: Moment) -> Vec<TableIndex> {
         let mut due = Vec::new();
         while let Some(first) = self.firsts.first_entry()
             && *first.key() <= by
@@ -48,23 +48,24 @@ impl Timers {
             let mut slot = first.remove();
             while let Some(link) = self.links.get_mut(slot) {
                 due.push(slot);
-                slot = std::mem::replace(link, Link::LOOSE).after;
+                slot = std::mem::replace(link, TimerLink::LOOSE).after;
             }
         }
         due
     }
 
     /// All that are due by then.
-    pub(super) fn due(&self, by: Moment) -> impl Iterator<Item = Slot> {
-        let next = |slot: &Slot| Some(self.links[*slot].after).filter(|slot| *slot != NOBODY);
+    pub(super) fn due(&self, by: Moment) -> impl Iterator<Item = TableIndex> {
+        let next =
+            |slot: &TableIndex| Some(self.links[*slot].after).filter(|slot| *slot != NO_LINK);
         let list = move |first| std::iter::successors(Some(first), next);
         self.firsts.range(..=by).flat_map(move |(_, first)| list(*first))
     }
 
     /// Sets the timer of a claim anew.
-    pub(super) fn set(&mut self, slot: Slot, at: Moment) {
+    pub(super) fn set(&mut self, slot: TableIndex, at: Moment) {
         if slot >= self.links.len() {
-            self.links.resize(slot + 1, Link::LOOSE);
+            self.links.resize(slot + 1, TimerLink::LOOSE);
         }
         if self.links[slot].at == Some(at) {
             return;
@@ -73,18 +74,19 @@ impl Timers {
         let last = std::mem::replace(&mut self.last_set, slot);
         let (before, after) = match self.links.get_mut(last) {
             Some(link) if link.at == Some(at) => (last, std::mem::replace(&mut link.after, slot)),
-            _ => (NOBODY, self.firsts.insert(at, slot).unwrap_or(NOBODY)),
+            _ => (NO_LINK, self.firsts.insert(at, slot).unwrap_or(NO_LINK)),
         };
-        self.links[slot] = Link { at: Some(at), before, after };
+        self.links[slot] = TimerLink { at: Some(at), before, after };
         if let Some(link) = self.links.get_mut(after) {
             link.before = slot;
         }
     }
 
     /// Takes a claim out, if it has a timer.
-    pub(super) fn unset(&mut self, slot: Slot) {
+    pub(super) fn unset(&mut self, slot: TableIndex) {
         let Some(link) = self.links.get_mut(slot) else { return };
-        let Link { at: Some(at), before, after } = std::mem::replace(link, Link::LOOSE) else {
+        let TimerLink { at: Some(at), before, after } = std::mem::replace(link, TimerLink::LOOSE)
+        else {
             return;
         };
         if let Some(link) = self.links.get_mut(after) {
@@ -92,7 +94,7 @@ impl Timers {
         }
         if let Some(link) = self.links.get_mut(before) {
             link.after = after;
-        } else if after == NOBODY {
+        } else if after == NO_LINK {
             self.firsts.remove(&at);
         } else {
             self.firsts.insert(at, after);
@@ -130,7 +132,7 @@ mod tests {
                 1 if number(4) == 0 => {
                     let mut taken = timers.take_due(at);
                     taken.sort_unstable();
-                    let later = set.split_off(&(at, Slot::MAX));
+                    let later = set.split_off(&(at, TableIndex::MAX));
                     let mut due: Vec<_> = set.iter().map(|(_, slot)| *slot).collect();
                     due.sort_unstable();
                     assert_eq!(taken, due);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use distlock_core::{Ask, Key, Mode, Moment, Ticket, VisitId, What};
+use distlock_core::{AcquisitionId, Ask, Key, Mode, Moment, NoteEvent, Ticket};
 use tracing::Span;
 use tracing::field::Empty;
 
-use super::{About, Event, Wake, word};
+use super::{Event, NoteSubject, WakeCause, word};
 use crate::Error;
 use crate::engine::Grant;
-use crate::keeper::{Keeper, Verdict};
+use crate::keeper::{Keeper, PlaceVerdict};
 use crate::options::Settings;
 
 /// Nobody waits yet.
@@ -26,7 +26,7 @@ pub(crate) struct Acquisition<'a> {
     settings: Arc<Settings>,
     key: Key,
     pub(crate) mode: Mode,
-    pub(crate) visit: Option<VisitId>,
+    pub(crate) acquisition: Option<AcquisitionId>,
     started: Moment,
     /// The place that it waits in.
     place: AtomicU64,
@@ -48,10 +48,10 @@ impl<'a> Acquisition<'a> {
             settings: Arc::clone(settings),
             key: ask.claim.key.clone(),
             mode: Mode::of(ask),
-            visit: settings.journal.and_then(|_| match ask.attempt {
+            acquisition: settings.journal.and_then(|_| match ask.attempt {
                 // The id is the caller's, who may repeat the call.
-                Some(_) => Some(VisitId::of(&ask.claim.id)),
-                None => VisitId::random(),
+                Some(_) => Some(AcquisitionId::of(&ask.claim.id)),
+                None => AcquisitionId::random(),
             }),
             started,
             place: AtomicU64::new(NOT_WAITING),
@@ -80,12 +80,12 @@ impl<'a> Acquisition<'a> {
         }
         self.span.record("position", ahead + 1);
         self.keeper.observer.emit(|| Event::Waiting { key: self.key.clone(), ahead });
-        self.note(None, || What::Queued { ahead });
+        self.note(None, || NoteEvent::Queued { ahead });
     }
 
     /// It heard what became of its place.
-    pub(crate) fn heard(&self, verdict: &Verdict) {
-        if let Verdict::Granted { by, .. } = verdict {
+    pub(crate) fn heard(&self, verdict: &PlaceVerdict) {
+        if let PlaceVerdict::Granted { by, .. } = verdict {
             self.keeper.observer.meter.woken(*by);
         }
     }
@@ -107,10 +107,10 @@ impl<'a> Acquisition<'a> {
                 let (fence, waited) = (*fence, *waited);
                 self.span.record("fence", fence);
                 if self.place.load(Ordering::Relaxed) == POLLING {
-                    self.keeper.observer.meter.woken(Wake::Poll);
+                    self.keeper.observer.meter.woken(WakeCause::Poll);
                 }
                 self.keeper.observer.granted(&self.key, fence, waited);
-                self.note(Some(fence), || What::Granted { waited });
+                self.note(Some(fence), || NoteEvent::Granted { waited });
             }
             Err(error) => self.gave_up(why(error)),
         }
@@ -134,12 +134,12 @@ impl<'a> Acquisition<'a> {
         }
         let waited = self.keeper.clock.now().since(self.started);
         self.keeper.observer.emit(|| Event::GaveUp { key: self.key.clone(), waited });
-        self.note(None, || What::GaveUp { waited, why: word(why) });
+        self.note(None, || NoteEvent::GaveUp { waited, why: word(why) });
     }
 
-    fn note(&self, fence: Option<u64>, what: impl FnOnce() -> What) {
-        let Self { keeper, settings, key, mode, visit, .. } = self;
-        let about = About { key, settings, mode: *mode, visit: *visit, fence };
+    fn note(&self, fence: Option<u64>, what: impl FnOnce() -> NoteEvent) {
+        let Self { keeper, settings, key, mode, acquisition, .. } = self;
+        let about = NoteSubject { key, settings, mode: *mode, acquisition: *acquisition, fence };
         keeper.observer.note(about, || keeper.clock.now(), what);
     }
 }

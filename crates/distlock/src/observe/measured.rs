@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, Key, Page, Pending, Push,
+    ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -100,7 +100,11 @@ impl Backend for Measured {
         Box::pin(answers)
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         self.time("release", self.inner.release(target, how))
     }
 

@@ -12,20 +12,20 @@ use std::time::Duration;
 use distlock_core::Key;
 use metrics::{Recorder, SharedString, Unit, counter, gauge, histogram};
 
-use super::Wake;
+use super::WakeCause;
 use distlock_core::sync::lock;
 
 /// How many groups get a name of their own.
-const GROUPS_MAX: usize = 200;
+const METER_GROUPS_MAX: usize = 200;
 
 /// How much of a group's name is shown.
 const GROUP_LEN_MAX: usize = 64;
 
 /// The group of all further keys.
-const OTHER: &str = "other";
+const OTHER_GROUP: &str = "other";
 
 /// The group of keys without a slash.
-const NONE: &str = "-";
+const NO_GROUP: &str = "-";
 
 /// Counts what happens.
 pub(crate) struct Meter {
@@ -106,11 +106,11 @@ impl Meter {
         self.record(|| record().record(margin));
     }
 
-    pub(crate) fn woken(&self, by: Wake) {
+    pub(crate) fn woken(&self, by: WakeCause) {
         let source = match by {
-            Wake::Push => "push",
-            Wake::Heartbeat => "heartbeat",
-            Wake::Poll => "poll",
+            WakeCause::Push => "push",
+            WakeCause::Heartbeat => "heartbeat",
+            WakeCause::Poll => "poll",
         };
         self.record(|| counter!("distlock_wake_total", "source" => source).increment(1));
     }
@@ -122,14 +122,14 @@ impl Meter {
 
     /// The part of a key before its first slash, if there are not too many already.
     fn group(&self, key: &Key) -> SharedString {
-        let Some((group, _)) = key.as_str().split_once('/') else { return NONE.into() };
+        let Some((group, _)) = key.as_str().split_once('/') else { return NO_GROUP.into() };
         let group = &*plain(group);
         let mut groups = lock(&self.groups);
         if let Some(known) = groups.get(group) {
             return Arc::clone(known).into();
         }
-        if groups.len() >= GROUPS_MAX {
-            return OTHER.into();
+        if groups.len() >= METER_GROUPS_MAX {
+            return OTHER_GROUP.into();
         }
         let group: Arc<str> = group.into();
         groups.insert(Arc::clone(&group));
@@ -190,6 +190,6 @@ mod tests {
         }
         assert_eq!(group("tenant-7/job"), "tenant-7", "whoever came first has a name");
         assert_eq!(group("tenant-999/job"), "other");
-        assert_eq!(lock(&meter.groups).len(), GROUPS_MAX);
+        assert_eq!(lock(&meter.groups).len(), METER_GROUPS_MAX);
     }
 }

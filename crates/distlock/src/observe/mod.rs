@@ -1,6 +1,7 @@
 //! What happens to the locks, for those who want to know: counters, a stream, callbacks.
 
 mod acquisition;
+mod journal_writer;
 #[cfg(feature = "metrics")]
 mod measured;
 #[cfg(feature = "metrics")]
@@ -8,7 +9,6 @@ mod meter;
 #[cfg(not(feature = "metrics"))]
 #[path = "no_meter.rs"]
 mod meter;
-mod scribe;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use distlock_core::{Fault, Key, Label, Mode, Moment, Note, Streaming, VisitId, What};
+use distlock_core::{AcquisitionId, Fault, Key, Label, Mode, Moment, Note, NoteEvent, Streaming};
 use futures_util::stream;
 use tokio::sync::broadcast;
 
 pub(crate) use self::acquisition::Acquisition;
+use self::journal_writer::JournalWriter;
 #[cfg(feature = "metrics")]
 pub(crate) use self::measured::Measured;
 pub(crate) use self::meter::Meter;
-use self::scribe::Scribe;
-use crate::Reason;
+use crate::LossReason;
 use crate::options::Settings;
 use distlock_core::sync::lock;
 
@@ -87,7 +87,7 @@ pub enum Event {
         /// The fencing token.
         fence: u64,
         /// Why.
-        reason: Reason,
+        reason: LossReason,
     },
     /// A guard was released or dropped.
     Released {
@@ -155,13 +155,13 @@ pub(crate) struct Observer {
     renewals: AtomicU64,
     losses: AtomicU64,
     places_lost: AtomicU64,
-    pub(crate) scribe: Scribe,
+    pub(crate) journal_writer: JournalWriter,
     pub(crate) meter: Arc<Meter>,
 }
 
 /// How somebody who waited found out that it is their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
+pub(crate) enum WakeCause {
     /// The store said so.
     Push,
     /// A heartbeat was answered so.
@@ -172,11 +172,11 @@ pub(crate) enum Wake {
 
 /// Whose visit to which key it is that something is noted about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct About<'a> {
+pub(crate) struct NoteSubject<'a> {
     pub(crate) key: &'a Key,
     pub(crate) settings: &'a Settings,
     pub(crate) mode: Mode,
-    pub(crate) visit: Option<VisitId>,
+    pub(crate) acquisition: Option<AcquisitionId>,
     pub(crate) fence: Option<u64>,
 }
 
@@ -196,7 +196,7 @@ impl Observer {
             renewals: AtomicU64::new(0),
             losses: AtomicU64::new(0),
             places_lost: AtomicU64::new(0),
-            scribe: Scribe::new(),
+            journal_writer: JournalWriter::new(),
             meter: Arc::new(Meter::new()),
         }
     }
@@ -204,15 +204,15 @@ impl Observer {
     /// Notes something down, if these settings ask for a journal.
     pub(crate) fn note(
         &self,
-        about: About<'_>,
+        about: NoteSubject<'_>,
         at: impl FnOnce() -> Moment,
-        what: impl FnOnce() -> What,
+        what: impl FnOnce() -> NoteEvent,
     ) {
-        let About { key, settings, mode, visit, fence } = about;
+        let NoteSubject { key, settings, mode, acquisition, fence } = about;
         let Some(retention) = settings.journal else { return };
         let (owner, reason) = (settings.owner.clone(), settings.reason.clone());
-        let note = Note { key: key.clone(), owner, reason, mode, fence, visit, what: what() };
-        self.scribe.note(note, at(), retention);
+        let note = Note { key: key.clone(), owner, reason, mode, fence, acquisition, what: what() };
+        self.journal_writer.note(note, at(), retention);
     }
 
     pub(crate) fn granted(&self, key: &Key, fence: u64, waited: Duration) {
@@ -237,7 +237,7 @@ impl Observer {
         stats.renewals = self.renewals.load(Ordering::Relaxed);
         stats.losses = self.losses.load(Ordering::Relaxed);
         stats.places_lost = self.places_lost.load(Ordering::Relaxed);
-        (stats.journal_pending, stats.journal_dropped) = self.scribe.count();
+        (stats.journal_pending, stats.journal_dropped) = self.journal_writer.count();
     }
 
     /// Passes an event on; it is only made if somebody listens.
@@ -275,7 +275,7 @@ impl Observer {
 
     pub(crate) fn stream(&self) -> Streaming<'static, Event> {
         let sender = self.sender.get_or_init(|| broadcast::channel(EVENTS_MAX).0);
-        let listener = (sender.subscribe(), Counted::new(&self.streams));
+        let listener = (sender.subscribe(), CountedHold::new(&self.streams));
         Box::pin(stream::unfold(listener, |(mut receiver, counted)| async move {
             match receiver.recv().await {
                 Ok(event) => Some((event, (receiver, counted))),
@@ -314,16 +314,16 @@ impl Drop for HeldCount {
 }
 
 /// One of those who are counted, as long as it lives.
-struct Counted(Arc<AtomicUsize>);
+struct CountedHold(Arc<AtomicUsize>);
 
-impl Counted {
+impl CountedHold {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedHold {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

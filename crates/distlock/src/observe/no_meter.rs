@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock_core::Key;
 
-use super::Wake;
+use super::WakeCause;
 
 /// Counts nothing.
 #[derive(Debug)]
@@ -27,5 +27,5 @@ impl Meter {
 
     pub(crate) fn margin(&self, _: &Key, _: Duration) {}
 
-    pub(crate) fn woken(&self, _: Wake) {}
+    pub(crate) fn woken(&self, _: WakeCause) {}
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{Capabilities, Error, Holder, Label, Pace, Pacing, Waiting};
+use distlock::{Backoff, BackoffRule, Capabilities, Error, Holder, Label, WaitMode};
 use distlock_core::{Answer, Busy};
-use distlock_testkit::{Call, Reply};
+use distlock_testkit::{ScriptedCall, ScriptedReply};
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
@@ -18,7 +18,10 @@ async fn a_free_lock_costs_one_acquire_and_nothing_before_its_renewal() {
     assert_eq!((guard.attempts(), guard.waited()), (1, Duration::ZERO));
     sleep(ms(9_999)).await;
     let calls = backend.calls();
-    let kinds = (matches!(calls[0], Call::Pushes { .. }), matches!(calls[1], Call::Acquire { .. }));
+    let kinds = (
+        matches!(calls[0], ScriptedCall::Pushes { .. }),
+        matches!(calls[1], ScriptedCall::Acquire { .. }),
+    );
     assert_eq!((calls.len(), kinds), (2, (true, true)), "{calls:?}");
     assert_eq!(calls[1].at(), Duration::ZERO);
 }
@@ -53,7 +56,7 @@ async fn try_lock_asks_once_without_waiting_and_says_who_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_attempt_of_every_form_is_immediate() {
-    let (backend, locks) = polling(Pacing::fixed(secs(60)));
+    let (backend, locks) = polling(Backoff::fixed(secs(60)));
     let began = Instant::now();
     let mutex = locks.mutex("k").unwrap();
     mutex.lock().await.unwrap().release().await.unwrap();
@@ -65,18 +68,18 @@ async fn the_first_attempt_of_every_form_is_immediate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_kept_to_the_millisecond_whatever_the_store_does() {
-    let minute = || Waiting::Poll(Pacing::fixed(secs(60)));
+    let minute = || WaitMode::Poll(Backoff::fixed(secs(60)));
     let table = [
-        ("a long pause", minute(), Reply::from(refused(None))),
-        ("a queue", Waiting::Queue, Reply::from(queued(7))),
-        ("a hanging ask", Waiting::Queue, Reply::never()),
-        ("a slow ask", minute(), Reply::from(refused(None)).after(ms(99))),
-        ("faults", Waiting::Queue, unreachable()),
+        ("a long pause", minute(), ScriptedReply::from(refused(None))),
+        ("a queue", WaitMode::Queue, ScriptedReply::from(queued(7))),
+        ("a hanging ask", WaitMode::Queue, ScriptedReply::never()),
+        ("a slow ask", minute(), ScriptedReply::from(refused(None)).after(ms(99))),
+        ("faults", WaitMode::Queue, unreachable()),
     ];
     for (what, way, reply) in table {
-        let (backend, locks) = stage_with(|o| o.waiting(way));
+        let (backend, locks) = stage_with(|o| o.wait_mode(way));
         backend.always_acquire(reply);
-        backend.always_renew(Reply::never());
+        backend.always_renew(ScriptedReply::never());
         let began = Instant::now();
         let late = locks.mutex("k").unwrap().try_lock_for(ms(100)).await.unwrap_err();
         assert_eq!(began.elapsed(), ms(100), "{what}");
@@ -110,7 +113,7 @@ async fn a_wait_of_zero_is_one_shot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_of_zero_does_not_spin() {
-    let (backend, locks) = polling(Pacing::fixed(Duration::ZERO));
+    let (backend, locks) = polling(Backoff::fixed(Duration::ZERO));
     backend.always_acquire(refused(Some(Duration::ZERO)));
     let _ = locks.mutex("k").unwrap().try_lock_for(ms(20)).await.unwrap_err();
     let asked = asked_at(&backend);
@@ -120,8 +123,8 @@ async fn a_pause_of_zero_does_not_spin() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_attempt_is_not_made_up_for_by_a_burst() {
-    let (backend, locks) = polling(Pacing::fixed(ms(10)));
-    backend.on_acquire(Reply::from(refused(None)).after(ms(100)));
+    let (backend, locks) = polling(Backoff::fixed(ms(10)));
+    backend.on_acquire(ScriptedReply::from(refused(None)).after(ms(100)));
     backend.always_acquire(refused(None));
     let _ = locks.mutex("k").unwrap().try_lock_for(ms(135)).await.unwrap_err();
     assert_eq!(asked_at(&backend), [0, 110, 120, 130].map(ms));
@@ -129,8 +132,8 @@ async fn a_slow_attempt_is_not_made_up_for_by_a_burst() {
 
 #[tokio::test(start_paused = true)]
 async fn no_pause_goes_beyond_the_end_of_the_lease_ahead() {
-    let (backend, locks) = polling(Pacing::fixed(secs(60)));
-    backend.on_acquire(Reply::from(refused(Some(ms(300)))).after(ms(5)));
+    let (backend, locks) = polling(Backoff::fixed(secs(60)));
+    backend.on_acquire(ScriptedReply::from(refused(Some(ms(300)))).after(ms(5)));
     backend.on_acquire(refused(Some(secs(90))));
     let guard = hold(&locks, "k").await;
     assert_eq!(asked_at(&backend), [ms(0), ms(305), ms(60_305)]);
@@ -140,7 +143,7 @@ async fn no_pause_goes_beyond_the_end_of_the_lease_ahead() {
 #[tokio::test(start_paused = true)]
 async fn retries_end_after_as_many_as_the_pacing_allows() {
     for (retries, expected) in [(0, 1), (1, 2), (3, 4)] {
-        let (backend, locks) = polling(Pacing::fixed(ms(5)).max_retries(retries));
+        let (backend, locks) = polling(Backoff::fixed(ms(5)).max_retries(retries));
         backend.always_acquire(refused(None));
         let tired = locks.mutex("k").unwrap().lock().await.unwrap_err();
         let Error::RetriesExhausted { attempts, .. } = tired else { panic!("{tired:?}") };
@@ -152,7 +155,7 @@ async fn retries_end_after_as_many_as_the_pacing_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn exponential_pauses_double_up_to_their_limit() {
-    let (backend, locks) = polling(Pacing::exponential(ms(10), ms(100)));
+    let (backend, locks) = polling(Backoff::exponential(ms(10), ms(100)));
     backend.always_acquire(refused(None));
     let _ = locks.mutex("k").unwrap().try_lock_for(ms(351)).await.unwrap_err();
     assert_eq!(asked_at(&backend), [0, 10, 30, 70, 150, 250, 350].map(ms));
@@ -160,7 +163,7 @@ async fn exponential_pauses_double_up_to_their_limit() {
 
 struct Counting(Arc<std::sync::Mutex<Vec<u32>>>);
 
-impl Pace for Counting {
+impl BackoffRule for Counting {
     fn pause(&self, retry: u32, random: f64) -> Duration {
         assert!((0.0..1.0).contains(&random));
         self.0.lock().unwrap().push(retry);
@@ -171,7 +174,7 @@ impl Pace for Counting {
 #[tokio::test(start_paused = true)]
 async fn a_rule_of_ones_own_is_asked_before_every_retry() {
     let retries = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (backend, locks) = polling(Pacing::custom(Counting(Arc::clone(&retries))));
+    let (backend, locks) = polling(Backoff::custom(Counting(Arc::clone(&retries))));
     for _ in 0..3 {
         backend.on_acquire(refused(None));
     }
@@ -199,7 +202,7 @@ async fn a_store_without_a_queue_is_polled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_id_is_new_for_each_acquisition_and_constant_over_its_retries() {
-    let (backend, locks) = polling(Pacing::fixed(ms(1)));
+    let (backend, locks) = polling(Backoff::fixed(ms(1)));
     let mut ids = BTreeSet::new();
     for _ in 0..100 {
         backend.forget_calls();

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use distlock::{Error, Pacing, Waiting};
-use distlock_core::{Answer, Ask, Outcome};
-use distlock_testkit::{Reply, Scripted};
+use distlock::{Backoff, Error, WaitMode};
+use distlock_core::{Answer, Ask, ReleaseOutcome};
+use distlock_testkit::{Scripted, ScriptedReply};
 use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 
-type Replies = Vec<Reply<Ask, Answer>>;
+type Replies = Vec<ScriptedReply<Ask, Answer>>;
 
 /// What is released of an acquisition that ends by itself or is dropped after 500 ms: none, or one
 /// claim that is buried or not.
-async fn releases(replies: Replies, way: Waiting, end: End) -> (Scripted, Vec<bool>) {
-    let (backend, locks) = stage_with(|o| o.waiting(way));
+async fn releases(replies: Replies, way: WaitMode, end: End) -> (Scripted, Vec<bool>) {
+    let (backend, locks) = stage_with(|o| o.wait_mode(way));
     backend.always_renew(waiting(7));
     for reply in replies {
         backend.on_acquire(reply);
@@ -43,21 +43,21 @@ enum End {
 
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_ask_is_released_and_buried_if_an_acquire_went_unanswered() {
-    let poll = || Waiting::Poll(Pacing::fixed(secs(9)));
-    let busy = || Reply::from(refused(None));
-    let place = || Reply::from(queued(7));
-    let table: Vec<(&str, Replies, Waiting, End, &[bool])> = vec![
-        ("refused once", vec![busy()], Waiting::Queue, End::Once, &[]),
-        ("fault once", vec![unreachable()], Waiting::Queue, End::Once, &[true]),
-        ("permanent", vec![Reply::permanent()], Waiting::Queue, End::Failed, &[true]),
-        ("full", vec![Answer::Full.into()], Waiting::Queue, End::Failed, &[]),
-        ("conflict", vec![Answer::Conflict.into()], Waiting::Queue, End::Failed, &[]),
+    let poll = || WaitMode::Poll(Backoff::fixed(secs(9)));
+    let busy = || ScriptedReply::from(refused(None));
+    let place = || ScriptedReply::from(queued(7));
+    let table: Vec<(&str, Replies, WaitMode, End, &[bool])> = vec![
+        ("refused once", vec![busy()], WaitMode::Queue, End::Once, &[]),
+        ("fault once", vec![unreachable()], WaitMode::Queue, End::Once, &[true]),
+        ("permanent", vec![ScriptedReply::permanent()], WaitMode::Queue, End::Failed, &[true]),
+        ("full", vec![Answer::Full.into()], WaitMode::Queue, End::Failed, &[]),
+        ("conflict", vec![Answer::Conflict.into()], WaitMode::Queue, End::Failed, &[]),
         ("fault, full", vec![unreachable(), Answer::Full.into()], poll(), End::Failed, &[true]),
-        ("hung, deadline", vec![Reply::never()], Waiting::Queue, End::Deadline, &[true]),
-        ("hung, dropped", vec![Reply::never()], Waiting::Queue, End::Dropped, &[true]),
-        ("queued, deadline", vec![place()], Waiting::Queue, End::Deadline, &[false]),
-        ("queued, dropped", vec![place()], Waiting::Queue, End::Dropped, &[false]),
-        ("fault, queued", vec![unreachable(), place()], Waiting::Queue, End::Dropped, &[true]),
+        ("hung, deadline", vec![ScriptedReply::never()], WaitMode::Queue, End::Deadline, &[true]),
+        ("hung, dropped", vec![ScriptedReply::never()], WaitMode::Queue, End::Dropped, &[true]),
+        ("queued, deadline", vec![place()], WaitMode::Queue, End::Deadline, &[false]),
+        ("queued, dropped", vec![place()], WaitMode::Queue, End::Dropped, &[false]),
+        ("fault, queued", vec![unreachable(), place()], WaitMode::Queue, End::Dropped, &[true]),
         ("polled, deadline", vec![busy()], poll(), End::Deadline, &[]),
         ("polled, dropped", vec![busy()], poll(), End::Dropped, &[]),
         ("fault, polled", vec![unreachable(), busy()], poll(), End::Deadline, &[true]),
@@ -86,11 +86,11 @@ async fn a_call_that_was_never_polled_leaves_no_trace() {
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_claim_is_released_until_that_is_acknowledged() {
     let (backend, locks) = stage();
-    backend.on_acquire(Reply::never());
+    backend.on_acquire(ScriptedReply::never());
     for _ in 0..4 {
-        backend.on_release(Reply::transient());
+        backend.on_release(ScriptedReply::transient());
     }
-    backend.on_release(Outcome::Gone);
+    backend.on_release(ReleaseOutcome::Gone);
     let _ = locks.mutex("k").unwrap().try_lock_for(ms(10)).await.unwrap_err();
     sleep(secs(60)).await;
     let at: Vec<_> = backend.releases().into_iter().map(|(at, ..)| at).collect();
@@ -103,8 +103,8 @@ async fn an_abandoned_claim_is_released_until_that_is_acknowledged() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_repeated_buries_no_claim_whose_asks_were_all_answered() {
     let (backend, locks) = stage();
-    backend.on_release(Reply::transient());
-    backend.on_release(Reply::transient());
+    backend.on_release(ScriptedReply::transient());
+    backend.on_release(ScriptedReply::transient());
     drop(hold(&locks, "k").await);
     sleep(secs(5)).await;
     let bury: Vec<_> = backend.releases().into_iter().map(|(_, _, how)| how.bury).collect();
@@ -138,7 +138,7 @@ async fn a_grant_that_arrives_together_with_the_deadline_is_not_leaked() {
     sleep(ms(500)).await;
     push(&backend, 7, 9);
     match locking.await.unwrap() {
-        Ok(guard) => assert_eq!(guard.release().await.unwrap(), distlock::End::Released),
+        Ok(guard) => assert_eq!(guard.release().await.unwrap(), distlock::HoldEnd::Released),
         Err(error) => assert!(matches!(error, Error::Timeout { .. }), "{error:?}"),
     }
     sleep(secs(1)).await;

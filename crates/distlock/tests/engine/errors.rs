@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use distlock::{Capabilities, Error, Locks, ManualClock, Order, Pacing, Waiting};
+use distlock::{Backoff, Capabilities, Error, Locks, ManualClock, Order, WaitMode};
 use distlock_core::Answer;
-use distlock_testkit::{Reply, Scripted};
+use distlock_testkit::{Scripted, ScriptedReply};
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 
@@ -69,15 +69,15 @@ async fn closed_locks_ask_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_waiting_ends_when_the_locks_are_closed() {
-    let minute = || Waiting::Poll(Pacing::fixed(secs(60)));
+    let minute = || WaitMode::Poll(Backoff::fixed(secs(60)));
     let table = [
-        ("in the queue", Waiting::Queue, Reply::from(queued(7))),
-        ("between two polls", minute(), Reply::from(refused(None))),
-        ("between two faults", Waiting::Queue, unreachable()),
-        ("while the store abstains", Waiting::Queue, Answer::Quarantined(secs(60)).into()),
+        ("in the queue", WaitMode::Queue, ScriptedReply::from(queued(7))),
+        ("between two polls", minute(), ScriptedReply::from(refused(None))),
+        ("between two faults", WaitMode::Queue, unreachable()),
+        ("while the store abstains", WaitMode::Queue, Answer::Quarantined(secs(60)).into()),
     ];
     for (what, way, reply) in table {
-        let (backend, locks) = stage_with(|o| o.waiting(way));
+        let (backend, locks) = stage_with(|o| o.wait_mode(way));
         backend.always_acquire(reply);
         let locking = start_lock(&locks).await;
         let began = Instant::now();
@@ -91,7 +91,7 @@ async fn every_kind_of_waiting_ends_when_the_locks_are_closed() {
 #[tokio::test(start_paused = true)]
 async fn an_ask_that_hangs_ends_when_the_locks_are_closed() {
     let (backend, locks) = stage();
-    backend.always_acquire(Reply::never());
+    backend.always_acquire(ScriptedReply::never());
     let locking = start_lock(&locks).await;
     let closing = locks.close().await;
     assert!(closing.is_ok(), "{closing:?}");
@@ -103,7 +103,7 @@ async fn an_ask_that_hangs_ends_when_the_locks_are_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_arrives_after_closing_is_given_back() {
     let (backend, locks) = stage();
-    let (gate, reply) = Reply::from(Answer::Granted { fence: 3 }).gated();
+    let (gate, reply) = ScriptedReply::from(Answer::Granted { fence: 3 }).gated();
     backend.on_acquire(reply);
     let locking = start_lock(&locks).await;
     let closing = tokio::spawn({
@@ -148,8 +148,8 @@ fn outside_a_runtime_nothing_panics_while_the_keeper_runs_in_another() {
     let mut panicked = Vec::new();
     for form in ["lock", "try_lock", "try_lock_for", "polled", "release", "adopt", "close"] {
         let (backend, locks) = manual();
-        let poll = Waiting::Poll(Pacing::fixed(ms(5)));
-        let polled = locks.configure(|o| o.waiting(poll)).unwrap().mutex("p").unwrap();
+        let poll = WaitMode::Poll(Backoff::fixed(ms(5)));
+        let polled = locks.configure(|o| o.wait_mode(poll)).unwrap().mutex("p").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (guard, lease) = runtime
             .block_on(async { (hold(&locks, "a").await, hold(&locks, "b").await.into_lease()) });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::{Error, Fault};
 use distlock_core::Answer;
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::*;
@@ -34,7 +34,8 @@ async fn a_bounded_wait_rides_out_faults() {
 async fn a_timeout_carries_the_last_fault() {
     let (backend, locks) = stage();
     backend.on_acquire(unreachable());
-    backend.always_acquire(Reply::fault(Fault::transient("reach node seven", "it is gone")));
+    backend
+        .always_acquire(ScriptedReply::fault(Fault::transient("reach node seven", "it is gone")));
     let late = locks.mutex("k").unwrap().try_lock_for(secs(3)).await.unwrap_err();
     let Error::Timeout { source: Some(fault), .. } = &late else { panic!("{late:?}") };
     assert!(fault.to_string().contains("node seven"), "{fault}");
@@ -45,7 +46,7 @@ async fn a_timeout_carries_the_last_fault() {
 async fn a_timeout_in_the_queue_carries_the_last_fault_of_its_heartbeats() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.always_renew(Reply::fault(Fault::transient("beat", "no pulse")));
+    backend.always_renew(ScriptedReply::fault(Fault::transient("beat", "no pulse")));
     let late = locks.mutex("k").unwrap().try_lock_for(secs(60)).await.unwrap_err();
     let Error::Timeout { source: Some(fault), .. } = &late else { panic!("{late:?}") };
     assert!(fault.to_string().contains("no pulse"), "{fault}");
@@ -71,22 +72,22 @@ async fn patience_counts_from_the_last_answer() {
         for _ in 0..3 {
             backend.on_acquire(unreachable());
         }
-        backend.on_acquire(Reply::from(refused(None)).after(secs(1)));
+        backend.on_acquire(ScriptedReply::from(refused(None)).after(secs(1)));
     }
     let guard = hold(&locks, "k").await;
     assert_eq!(guard.attempts(), 41);
 }
 
 fn polling_with_patience(patience: Duration) -> (distlock_testkit::Scripted, distlock::Locks) {
-    let pacing = distlock::Pacing::fixed(ms(1));
-    stage_with(|o| o.waiting(distlock::Waiting::Poll(pacing)).patience(patience))
+    let backoff = distlock::Backoff::fixed(ms(1));
+    stage_with(|o| o.wait_mode(distlock::WaitMode::Poll(backoff)).patience(patience))
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unbounded_wait_in_the_queue_has_patience_and_no_more() {
     let (backend, locks) = stage_with(|o| o.patience(secs(10)));
     backend.on_acquire(queued(7));
-    backend.always_renew(Reply::transient());
+    backend.always_renew(ScriptedReply::transient());
     let began = Instant::now();
     let failed = locks.mutex("k").unwrap().lock().await.unwrap_err();
     assert!(matches!(failed, Error::Backend(_)), "{failed:?}");
@@ -97,7 +98,7 @@ async fn an_unbounded_wait_in_the_queue_has_patience_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_permanent_fault_returns_at_once_from_every_form() {
     let (backend, locks) = stage();
-    backend.always_acquire(Reply::permanent());
+    backend.always_acquire(ScriptedReply::permanent());
     let mutex = locks.mutex("k").unwrap();
     let began = Instant::now();
     for failed in [mutex.lock().await, mutex.try_lock().await, mutex.try_lock_for(secs(9)).await] {
@@ -111,7 +112,7 @@ async fn a_permanent_fault_returns_at_once_from_every_form() {
 async fn a_permanent_fault_in_the_queue_ends_the_wait() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.always_renew(Reply::permanent());
+    backend.always_renew(ScriptedReply::permanent());
     let began = Instant::now();
     let failed = locks.mutex("k").unwrap().lock().await.unwrap_err();
     assert!(matches!(failed, Error::Backend(_)), "{failed:?}");
@@ -143,7 +144,7 @@ async fn a_store_out_of_reach_is_asked_at_a_decent_pace() {
 #[tokio::test(start_paused = true)]
 async fn an_unsupported_fault_is_no_reason_to_try_again() {
     let (backend, locks) = stage();
-    backend.always_acquire(Reply::fault(Fault::unsupported("time travel")));
+    backend.always_acquire(ScriptedReply::fault(Fault::unsupported("time travel")));
     let failed = locks.mutex("k").unwrap().lock().await.unwrap_err();
     assert!(matches!(failed, Error::Unsupported { what: "time travel" }), "{failed:?}");
     settle().await;

@@ -2,7 +2,7 @@
 
 use distlock::{ClaimId, Error};
 use distlock_core::{Answer, Standing};
-use distlock_testkit::{Call, Reply, Scripted};
+use distlock_testkit::{Scripted, ScriptedCall, ScriptedReply};
 use tokio::time::{sleep, timeout};
 
 use crate::support::*;
@@ -12,8 +12,8 @@ const ID: ClaimId = ClaimId::from_bytes([7; 16]);
 /// True if the last word that the store got about the id was an acquire.
 fn ends_with_an_acquire(backend: &Scripted) -> bool {
     let words = backend.calls().into_iter().filter_map(|call| match call {
-        Call::Acquire { .. } => Some(true),
-        Call::Release { .. } => Some(false),
+        ScriptedCall::Acquire { .. } => Some(true),
+        ScriptedCall::Release { .. } => Some(false),
         _ => None,
     });
     words.last() == Some(true)
@@ -54,7 +54,7 @@ async fn after_a_fault_the_id_is_left_to_the_caller() {
 async fn after_a_fault_in_the_queue_the_id_is_left_to_the_caller() {
     let (backend, locks) = stage_with(|o| o.patience(secs(1)));
     backend.on_acquire(queued(7));
-    backend.always_renew(Reply::transient());
+    backend.always_renew(ScriptedReply::transient());
     let leases = locks.lease("k").unwrap();
     let failed = leases.acquire_as(ID).await.unwrap_err();
     assert!(matches!(&failed, Error::Backend(fault) if fault.is_transient()), "{failed:?}");
@@ -66,7 +66,7 @@ async fn after_a_fault_in_the_queue_the_id_is_left_to_the_caller() {
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_of_a_callers_id_is_not_released_after_it_was_asked_for_again() {
     let (backend, locks) = stage();
-    backend.on_acquire(Reply::from(Answer::Granted { fence: 5 }).after(secs(40)));
+    backend.on_acquire(ScriptedReply::from(Answer::Granted { fence: 5 }).after(secs(40)));
     let leases = locks.lease("k").unwrap();
     let lease = leases.acquire_as(ID).await.unwrap();
     sleep(secs(5)).await;

@@ -1,7 +1,7 @@
 //! A push is a shortcut: trusted under the right ticket, for what its place was good for.
 
 use distlock_core::{Push, Standing};
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::*;
@@ -48,7 +48,7 @@ async fn a_push_under_another_ticket_or_id_is_ignored() {
 async fn a_push_that_overtakes_its_own_place_waits_for_it() {
     for (pushed, granted) in [(7, true), (6, false)] {
         let (backend, locks) = stage();
-        let (gate, reply) = Reply::from(queued(7)).gated();
+        let (gate, reply) = ScriptedReply::from(queued(7)).gated();
         backend.on_acquire(reply);
         backend.always_renew(waiting(7));
         let locking = start_lock(&locks).await;
@@ -64,7 +64,7 @@ async fn a_push_that_overtakes_its_own_place_waits_for_it() {
 #[tokio::test(start_paused = true)]
 async fn an_echo_before_the_place_does_not_hide_the_push_that_belongs_to_it() {
     let (backend, locks) = stage();
-    let (gate, reply) = Reply::from(queued(7)).gated();
+    let (gate, reply) = ScriptedReply::from(queued(7)).gated();
     backend.on_acquire(reply);
     backend.always_renew(waiting(7));
     let locking = start_lock(&locks).await;
@@ -79,12 +79,14 @@ async fn an_echo_before_the_place_does_not_hide_the_push_that_belongs_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pushed_grant_counts_from_the_last_acknowledged_send() {
-    let slow = || Reply::from(waiting(7)).after(ms(200));
-    for (beat, from) in
-        [(slow(), secs(1)), (Reply::never(), secs(0)), (Reply::transient(), secs(0))]
-    {
+    let slow = || ScriptedReply::from(waiting(7)).after(ms(200));
+    for (beat, from) in [
+        (slow(), secs(1)),
+        (ScriptedReply::never(), secs(0)),
+        (ScriptedReply::transient(), secs(0)),
+    ] {
         let (backend, locks) = stage();
-        backend.on_acquire(Reply::from(queued(7)).after(ms(100)));
+        backend.on_acquire(ScriptedReply::from(queued(7)).after(ms(100)));
         backend.on_renew(beat);
         let locking = start_lock(&locks).await;
         sleep(ms(1_490)).await;
@@ -98,7 +100,7 @@ async fn a_pushed_grant_counts_from_the_last_acknowledged_send() {
 async fn a_waiting_answer_that_arrives_after_the_push_still_extends_the_grant() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.on_renew(Reply::from(waiting(7)).after(ms(300)));
+    backend.on_renew(ScriptedReply::from(waiting(7)).after(ms(300)));
     let locking = start_lock(&locks).await;
     sleep(ms(1_100)).await;
     push(&backend, 7, 42);
@@ -112,7 +114,7 @@ async fn a_waiting_answer_that_arrives_after_the_push_still_extends_the_grant() 
 async fn a_held_answer_that_arrives_after_the_push_extends_the_grant_by_a_place() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.on_renew(Reply::from(Standing::Held { fence: 42 }).after(ms(300)));
+    backend.on_renew(ScriptedReply::from(Standing::Held { fence: 42 }).after(ms(300)));
     let locking = start_lock(&locks).await;
     sleep(ms(1_100)).await;
     push(&backend, 7, 42);
@@ -159,7 +161,7 @@ async fn a_push_with_next_to_no_validity_left_is_asked_again_under_the_same_id()
     {
         let (backend, locks) = stage();
         backend.on_acquire(queued(7));
-        backend.always_renew(Reply::never());
+        backend.always_renew(ScriptedReply::never());
         let locking = start_lock(&locks).await;
         sleep(at).await;
         push(&backend, 7, 42);
@@ -206,7 +208,7 @@ async fn pushes_are_listened_for_before_the_first_ask() {
     let (backend, locks) = stage();
     let _guard = hold(&locks, "k").await;
     let calls = backend.calls();
-    assert!(matches!(calls[0], distlock_testkit::Call::Pushes { .. }), "{calls:?}");
+    assert!(matches!(calls[0], distlock_testkit::ScriptedCall::Pushes { .. }), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,7 +227,7 @@ async fn an_interruption_during_a_heartbeat_is_followed_by_another_heartbeat() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
     // Decided by the store before the grant, answered after the interruption.
-    let (gate, reply) = Reply::from(waiting(7)).gated();
+    let (gate, reply) = ScriptedReply::from(waiting(7)).gated();
     backend.on_renew(reply);
     backend.always_renew(Standing::Held { fence: 42 });
     let locking = start_lock(&locks).await;
@@ -242,7 +244,7 @@ async fn an_interruption_during_a_heartbeat_is_followed_by_another_heartbeat() {
 async fn an_interruption_before_the_answer_to_an_ask_is_followed_by_a_heartbeat() {
     let (backend, locks) = stage();
     // Queued and granted by the store; the push is lost before the answer arrives.
-    let (gate, reply) = Reply::from(queued(7)).gated();
+    let (gate, reply) = ScriptedReply::from(queued(7)).gated();
     backend.on_acquire(reply);
     backend.always_renew(Standing::Held { fence: 42 });
     let locking = start_lock(&locks).await;

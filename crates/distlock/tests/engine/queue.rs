@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use distlock::{Error, Event};
 use distlock_core::{Standing, Target};
-use distlock_testkit::{Call, Reply};
+use distlock_testkit::{ScriptedCall, ScriptedReply};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,8 +21,8 @@ async fn a_waiting_form_asks_for_a_place() {
 #[tokio::test(start_paused = true)]
 async fn heartbeats_go_out_four_times_a_place_counted_from_the_send() {
     let (backend, locks) = stage();
-    backend.on_acquire(Reply::from(queued(7)).after(ms(300)));
-    backend.always_renew(Reply::from(waiting(7)).after(ms(200)));
+    backend.on_acquire(ScriptedReply::from(queued(7)).after(ms(300)));
+    backend.always_renew(ScriptedReply::from(waiting(7)).after(ms(200)));
     let locking = start_lock(&locks).await;
     sleep(ms(4_500)).await;
     assert_eq!(renewed_at(&backend), [1, 2, 3, 4].map(secs));
@@ -37,7 +37,7 @@ async fn heartbeats_go_out_four_times_a_place_counted_from_the_send() {
 async fn the_first_in_line_looks_exactly_when_the_lease_ahead_can_end() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.on_renew(Reply::from(first(7, ms(1_500))).after(ms(10)));
+    backend.on_renew(ScriptedReply::from(first(7, ms(1_500))).after(ms(10)));
     backend.on_renew(first(7, ms(500)));
     backend.on_renew(Standing::Held { fence: 3 });
     let guard = start_lock(&locks).await.await.unwrap().unwrap();
@@ -49,7 +49,7 @@ async fn the_first_in_line_looks_exactly_when_the_lease_ahead_can_end() {
 async fn those_behind_do_not_look_early() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    let soon = distlock_core::Waiting { ticket: 7, ahead: 3, retry_after: Some(ms(10)) };
+    let soon = distlock_core::QueuePosition { ticket: 7, ahead: 3, retry_after: Some(ms(10)) };
     backend.always_renew(Standing::Waiting(soon));
     let _locking = start_lock(&locks).await;
     sleep(ms(3_500)).await;
@@ -74,7 +74,7 @@ async fn a_heartbeat_takes_along_all_who_wait_at_its_key_and_nobody_else() {
     backend.forget_calls();
     sleep(ms(3_500)).await;
     let at_once = |call| match call {
-        Call::Renew { at, renewals } => Some((at, renewals.len())),
+        ScriptedCall::Renew { at, renewals } => Some((at, renewals.len())),
         _ => None,
     };
     let sent: Vec<_> = backend.calls().into_iter().filter_map(at_once).collect();
@@ -110,7 +110,7 @@ async fn a_lost_push_costs_one_heartbeat() {
 async fn a_hold_found_by_a_heartbeat_is_valid_for_a_place_counted_from_its_send() {
     let (backend, locks) = stage();
     backend.on_acquire(queued(7));
-    backend.on_renew(Reply::from(Standing::Held { fence: 3 }).after(ms(400)));
+    backend.on_renew(ScriptedReply::from(Standing::Held { fence: 3 }).after(ms(400)));
     let guard = start_lock(&locks).await.await.unwrap().unwrap();
     assert_eq!(guard.remaining(), PLACE_VALID - ms(400));
     sleep(secs(1)).await;
@@ -124,8 +124,8 @@ async fn a_lost_heartbeat_is_made_up_for_before_the_place_dies() {
     for hung in [true, false] {
         let (backend, locks) = stage();
         backend.on_acquire(queued(7));
-        backend.on_renew(if hung { Reply::never() } else { Reply::transient() });
-        backend.on_renew(if hung { Reply::never() } else { Reply::transient() });
+        backend.on_renew(if hung { ScriptedReply::never() } else { ScriptedReply::transient() });
+        backend.on_renew(if hung { ScriptedReply::never() } else { ScriptedReply::transient() });
         backend.always_renew(waiting(7));
         let locking = start_lock(&locks).await;
         sleep(secs(10)).await;
@@ -195,7 +195,7 @@ async fn a_hanging_heartbeat_of_one_key_delays_no_other() {
     let (backend, locks) = stage();
     backend.always_acquire(queued(7));
     backend.always_renew(waiting(7));
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::never());
     backend.on_renew(Standing::Held { fence: 3 });
     let began = Instant::now();
     let (one, two) = (locks.mutex("a").unwrap(), locks.mutex("b").unwrap());

@@ -1,14 +1,14 @@
 //! Answers that take as long as a lease: no guard is ever born dead.
 
-use distlock::{Error, Reason};
+use distlock::{Error, LossReason};
 use distlock_core::{Answer, Target};
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::Instant;
 
 use crate::support::*;
 
-fn grant_after(ttl_percent: u32) -> Reply<distlock_core::Ask, Answer> {
-    Reply::from(Answer::Granted { fence: 5 }).after(TTL * ttl_percent / 100)
+fn grant_after(ttl_percent: u32) -> ScriptedReply<distlock_core::Ask, Answer> {
+    ScriptedReply::from(Answer::Granted { fence: 5 }).after(TTL * ttl_percent / 100)
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +28,7 @@ async fn validity_counts_from_before_the_send() {
 async fn validity_counts_from_the_send_of_the_attempt_that_was_granted() {
     let (backend, locks) = stage();
     backend.on_acquire(unreachable().after(secs(20)));
-    backend.on_acquire(Reply::from(Answer::Granted { fence: 5 }).after(secs(2)));
+    backend.on_acquire(ScriptedReply::from(Answer::Granted { fence: 5 }).after(secs(2)));
     let guard = hold(&locks, "k").await;
     assert_eq!(guard.remaining(), VALID - secs(2));
 }
@@ -52,7 +52,7 @@ async fn a_network_slower_than_the_ttl_is_told_as_such_and_leaves_nothing() {
         let (backend, locks) = stage();
         backend.always_acquire(grant_after(percent));
         let failed = locks.mutex("k").unwrap().lock().await.unwrap_err();
-        let slow = matches!(failed, Error::Lost { reason: Reason::TooSlow, .. });
+        let slow = matches!(failed, Error::Lost { reason: LossReason::TooSlow, .. });
         assert!(slow, "{percent} %: {failed:?}");
         settle().await;
         assert_eq!((backend.count_acquires(), backend.count_releases()), (attempts, attempts));
@@ -65,7 +65,7 @@ async fn a_one_shot_call_does_not_repeat_a_grant_that_came_too_late() {
     let (backend, locks) = stage();
     backend.always_acquire(grant_after(110));
     let failed = locks.mutex("k").unwrap().try_lock().await.unwrap_err();
-    assert!(matches!(failed, Error::Lost { reason: Reason::TooSlow, .. }), "{failed:?}");
+    assert!(matches!(failed, Error::Lost { reason: LossReason::TooSlow, .. }), "{failed:?}");
     settle().await;
     let how: Vec<_> = backend.releases().into_iter().map(|(_, _, how)| how).collect();
     assert_eq!((backend.count_acquires(), how.len()), (1, 1));

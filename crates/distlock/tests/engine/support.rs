@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::clock::TokioClock;
-use distlock::{Error, Event, Guard, Locks, Options, Pacing, Waiting};
+use distlock::{Backoff, Error, Event, Guard, Locks, Options, WaitMode};
 use distlock_core::{Answer, Ask, Busy, ClaimId, Push, Standing};
-use distlock_testkit::{Reply, Scripted};
+use distlock_testkit::{Scripted, ScriptedReply};
 use tokio::task::JoinHandle;
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -41,8 +41,8 @@ pub(crate) fn stage_with(change: impl FnOnce(Options) -> Options) -> (Scripted, 
 }
 
 /// A stage on which nobody queues: it is polled at this pace.
-pub(crate) fn polling(pacing: Pacing) -> (Scripted, Locks) {
-    stage_with(|o| o.waiting(Waiting::Poll(pacing)))
+pub(crate) fn polling(backoff: Backoff) -> (Scripted, Locks) {
+    stage_with(|o| o.wait_mode(WaitMode::Poll(backoff)))
 }
 
 /// Lets all tasks run without letting time pass.
@@ -64,13 +64,13 @@ pub(crate) fn queued(ticket: u64) -> Answer {
 
 /// Still in the queue, somewhere behind.
 pub(crate) fn waiting(ticket: u64) -> Standing {
-    Standing::Waiting(distlock_core::Waiting { ticket, ahead: 1, retry_after: None })
+    Standing::Waiting(distlock_core::QueuePosition { ticket, ahead: 1, retry_after: None })
 }
 
 /// First in the queue, behind a lease that can end after a while.
 pub(crate) fn first(ticket: u64, retry_after: Duration) -> Standing {
     let retry_after = Some(retry_after);
-    Standing::Waiting(distlock_core::Waiting { ticket, ahead: 0, retry_after })
+    Standing::Waiting(distlock_core::QueuePosition { ticket, ahead: 0, retry_after })
 }
 
 /// The first ask gets a place under ticket 7 and keeps it; later asks are granted.
@@ -115,8 +115,8 @@ pub(crate) fn renewed_at(backend: &Scripted) -> Vec<Duration> {
 }
 
 /// A transient fault as the reply to an acquire.
-pub(crate) fn unreachable() -> Reply<Ask, Answer> {
-    Reply::transient()
+pub(crate) fn unreachable() -> ScriptedReply<Ask, Answer> {
+    ScriptedReply::transient()
 }
 
 pub(crate) type Seen = Arc<Mutex<Vec<Event>>>;

@@ -1,8 +1,8 @@
 //! A hold as plain data, handed over and taken back.
 
-use distlock::{End, Error, Lease, Locks, Reason};
+use distlock::{Error, HoldEnd, Lease, Locks, LossReason};
 use distlock_core::Standing;
-use distlock_testkit::{Reply, Scripted};
+use distlock_testkit::{Scripted, ScriptedReply};
 use tokio::time::{sleep, timeout};
 
 use crate::support::*;
@@ -39,7 +39,7 @@ async fn an_adopted_lease_is_extended_and_kept() {
     assert_eq!(backend.renewals()[0].1.claim.id, lease.id());
     sleep(secs(300)).await;
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +47,7 @@ async fn an_adopted_lease_is_kept_though_the_store_took_its_time() {
     for delay in [ms(500), ms(1_500), secs(4)] {
         let (backend, locks) = stage();
         let lease = lease(&backend, &locks).await;
-        backend.on_renew(Reply::from(Standing::Held { fence: 1 }).after(delay));
+        backend.on_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(delay));
         let guard = locks.adopt(&lease).await.unwrap();
         assert_eq!(guard.remaining(), VALID - delay, "it counts from before the send");
         sleep(secs(300)).await;
@@ -73,13 +73,13 @@ async fn a_lease_that_is_over_cannot_be_adopted() {
 async fn a_fault_leaves_the_lease_with_its_owner() {
     let (backend, locks) = stage();
     let lease = lease(&backend, &locks).await;
-    backend.on_renew(Reply::transient());
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::transient());
+    backend.on_renew(ScriptedReply::never());
     for _ in 0..2 {
         let failed = locks.adopt(&lease).await.unwrap_err();
         assert!(matches!(failed, Error::Backend(_)), "{failed:?}");
     }
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::never());
     assert!(timeout(secs(1), locks.adopt(&lease)).await.is_err());
     sleep(secs(60)).await;
     assert_eq!(backend.count_releases(), 0);
@@ -89,16 +89,16 @@ async fn a_fault_leaves_the_lease_with_its_owner() {
 async fn an_adoption_slower_than_the_lease_is_no_hold() {
     let (backend, locks) = stage_with(|o| o.ttl(secs(2)));
     let lease = lease(&backend, &locks).await;
-    backend.on_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(3)));
+    backend.on_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(3)));
     let refused = locks.adopt(&lease).await.unwrap_err();
-    assert!(matches!(refused, Error::Lost { reason: Reason::TooSlow, .. }), "{refused:?}");
+    assert!(matches!(refused, Error::Lost { reason: LossReason::TooSlow, .. }), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_slower_than_the_lease_is_no_success() {
     let (backend, locks) = stage_with(|o| o.ttl(secs(2)));
     let mut lease = lease(&backend, &locks).await;
-    backend.on_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(3)));
+    backend.on_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(3)));
     let leases = locks.lease("k").unwrap().configure(|o| o.ttl(secs(2))).unwrap();
     let extended = leases.extend(&mut lease).await;
     let left = leases.remaining(&lease);

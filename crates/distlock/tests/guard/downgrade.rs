@@ -1,8 +1,8 @@
 //! A writer turns into a reader without letting go.
 
-use distlock::{Error, Guard, Locks, Reason, WriteGuard};
+use distlock::{Error, Guard, Locks, LossReason, WriteGuard};
 use distlock_core::{CAPACITY_MAX, Standing};
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -35,7 +35,7 @@ async fn after_a_fault_the_guard_is_returned_and_the_next_renewal_carries_the_we
     for hung in [true, false] {
         let (backend, locks) = stage();
         let writer = write(&locks).await;
-        backend.on_renew(if hung { Reply::never() } else { Reply::transient() });
+        backend.on_renew(if hung { ScriptedReply::never() } else { ScriptedReply::transient() });
         let reader: Guard = writer.downgrade().await.unwrap();
         assert!(reader.is_held());
         sleep(secs(40)).await;
@@ -50,7 +50,7 @@ async fn a_permanent_fault_does_not_throw_the_hold_away() {
     let (backend, locks) = stage();
     let writer = write(&locks).await;
     let watch = writer.watch();
-    backend.on_renew(Reply::permanent());
+    backend.on_renew(ScriptedReply::permanent());
     let result = writer.downgrade().await;
     settle().await;
     assert!(
@@ -66,16 +66,16 @@ async fn a_downgrade_of_a_hold_that_is_gone_is_a_loss() {
     let watch = writer.watch();
     backend.on_renew(Standing::Gone);
     let lost = writer.downgrade().await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: Reason::Gone, .. }), "{lost:?}");
-    assert_eq!(watch.loss(), Some(Reason::Gone));
+    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost:?}");
+    assert_eq!(watch.loss(), Some(LossReason::Gone));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_confirmed_after_the_end_of_validity_is_a_loss() {
     let (backend, locks) = stage_with(|o| o.ttl(secs(1)));
     let writer = write(&locks).await;
-    backend.on_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(2)));
-    backend.always_renew(Reply::transient());
+    backend.on_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(2)));
+    backend.always_renew(ScriptedReply::transient());
     let result = writer.downgrade().await;
     assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
 }
@@ -84,7 +84,7 @@ async fn a_downgrade_confirmed_after_the_end_of_validity_is_a_loss() {
 async fn a_downgrade_that_is_dropped_midway_releases() {
     let (backend, locks) = stage();
     let writer = write(&locks).await;
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::never());
     assert!(tokio::time::timeout(ms(10), writer.downgrade()).await.is_err());
     settle().await;
     assert_eq!((backend.count_releases(), locks.stats().held), (1, 0));

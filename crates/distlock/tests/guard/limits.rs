@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{End, Reason};
-use distlock_core::Outcome;
-use distlock_testkit::Reply;
+use distlock::{HoldEnd, LossReason};
+use distlock_core::ReleaseOutcome;
+use distlock_testkit::ScriptedReply;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
@@ -15,12 +15,12 @@ async fn max_hold_ends_a_hold_exactly_then_and_stops_its_renewals() {
         let (backend, locks) = stage_with(|o| o.max_hold(max_hold));
         let guard = hold(&locks, "k").await;
         let began = Instant::now();
-        assert_eq!(guard.lost().await, Reason::MaxHold, "{max_hold:?}");
+        assert_eq!(guard.lost().await, LossReason::MaxHold, "{max_hold:?}");
         assert_eq!(began.elapsed(), max_hold);
         let renewals = backend.count_renews();
         sleep(secs(300)).await;
         assert_eq!(backend.count_renews(), renewals, "{max_hold:?}");
-        assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::MaxHold));
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::MaxHold));
         assert_eq!(backend.count_releases(), 1);
     }
 }
@@ -28,10 +28,10 @@ async fn max_hold_ends_a_hold_exactly_then_and_stops_its_renewals() {
 #[tokio::test(start_paused = true)]
 async fn max_hold_ends_a_hold_while_a_renewal_hangs() {
     let (backend, locks) = stage_with(|o| o.max_hold(secs(12)));
-    backend.always_renew(Reply::never());
+    backend.always_renew(ScriptedReply::never());
     let guard = hold(&locks, "k").await;
     let began = Instant::now();
-    assert_eq!((guard.lost().await, began.elapsed()), (Reason::MaxHold, secs(12)));
+    assert_eq!((guard.lost().await, began.elapsed()), (LossReason::MaxHold, secs(12)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,7 @@ async fn a_forgotten_guard_is_renewed_only_up_to_max_hold() {
     let guard = hold(&locks, "k").await;
     let watch = guard.watch();
     std::mem::forget(guard);
-    assert_eq!(watch.ended().await, End::Lost(Reason::MaxHold));
+    assert_eq!(watch.ended().await, HoldEnd::Lost(LossReason::MaxHold));
     let last = renewed_at(&backend).last().copied().unwrap();
     sleep(secs(300)).await;
     assert!(last < secs(60) && renewed_at(&backend).last() == Some(&last));
@@ -69,8 +69,8 @@ async fn a_release_before_hold_at_least_keeps_the_key_for_the_rest() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_to_keep_shrinks_while_the_release_is_repeated() {
     let (backend, locks) = stage_with(|o| o.hold_at_least(secs(60)));
-    backend.on_release(Reply::fault(fault()).after(secs(3)));
-    backend.on_release(Reply::fault(fault()).after(secs(3)));
+    backend.on_release(ScriptedReply::fault(fault()).after(secs(3)));
+    backend.on_release(ScriptedReply::fault(fault()).after(secs(3)));
     let _ = hold(&locks, "k").await.release().await.unwrap_err();
     sleep(secs(20)).await;
     for (at, _, how) in backend.releases() {
@@ -108,9 +108,9 @@ async fn a_lock_delay_is_asked_for_and_not_counted_on() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_guard_with_a_lock_delay_lets_its_lease_run_out() {
     let (backend, locks) = stage_with(|o| o.lock_delay(secs(15)));
-    backend.always_renew(Reply::transient());
+    backend.always_renew(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
-    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
     drop(guard);
     sleep(secs(120)).await;
     assert_eq!((backend.count_releases(), locks.stats().tasks), (0, 0));
@@ -119,7 +119,7 @@ async fn a_lost_guard_with_a_lock_delay_lets_its_lease_run_out() {
 #[tokio::test(start_paused = true)]
 async fn a_release_found_gone_with_a_lock_delay_says_so() {
     let (backend, locks) = stage_with(|o| o.lock_delay(secs(15)));
-    backend.on_release(Outcome::Gone);
+    backend.on_release(ReleaseOutcome::Gone);
     let ended = hold(&locks, "k").await.release().await.unwrap();
-    assert_eq!(ended, End::Lost(Reason::Gone));
+    assert_eq!(ended, HoldEnd::Lost(LossReason::Gone));
 }

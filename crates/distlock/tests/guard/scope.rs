@@ -2,9 +2,9 @@
 
 use std::panic::AssertUnwindSafe;
 
-use distlock::{Error, Reason};
-use distlock_core::{Outcome, Standing};
-use distlock_testkit::Reply;
+use distlock::{Error, LossReason};
+use distlock_core::{ReleaseOutcome, Standing};
+use distlock_testkit::ScriptedReply;
 use futures_util::FutureExt;
 use tokio::time::{sleep, timeout};
 
@@ -43,7 +43,7 @@ async fn the_lock_is_released_when_the_call_is_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn the_lock_is_released_when_the_call_is_cancelled_during_the_release() {
     let (backend, locks) = stage();
-    backend.on_release(Reply::never());
+    backend.on_release(ScriptedReply::never());
     let mutex = locks.mutex("k").unwrap();
     assert!(timeout(secs(1), mutex.with(async |_| ())).await.is_err());
     settle().await;
@@ -56,21 +56,21 @@ async fn a_loss_during_the_work_is_told_and_the_work_dropped() {
     backend.on_renew(Standing::Gone);
     let mutex = locks.mutex("k").unwrap();
     let lost = mutex.with(async |_| sleep(secs(60)).await).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: Reason::Gone, .. }), "{lost:?}");
+    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_found_by_the_release_is_told() {
     let (backend, locks) = stage();
-    backend.on_release(Outcome::Gone);
+    backend.on_release(ReleaseOutcome::Gone);
     let lost = locks.mutex("k").unwrap().with(async |_| 7).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: Reason::Gone, .. }), "{lost:?}");
+    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_was_done_under_the_lock_counts_though_the_release_is_in_doubt() {
     let (backend, locks) = stage();
-    backend.on_release(Reply::transient());
+    backend.on_release(ScriptedReply::transient());
     assert_eq!(locks.mutex("k").unwrap().with(async |_| 7).await.unwrap(), 7);
     sleep(secs(5)).await;
     assert_eq!((backend.count_releases(), locks.stats().releasing), (2, 0));

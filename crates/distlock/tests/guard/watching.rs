@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use distlock::{End, Error, Reason};
+use distlock::{Error, HoldEnd, LossReason};
 use distlock_core::Standing;
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::*;
@@ -29,11 +29,11 @@ async fn a_fresh_guard_says_what_it_holds() {
 #[tokio::test(start_paused = true)]
 async fn the_token_is_cancelled_at_the_end_and_the_watch_knows_the_cause() {
     for (what, cause) in [
-        ("released", End::Released),
-        ("dropped", End::Released),
-        ("gone", End::Lost(Reason::Gone)),
-        ("unreachable", End::Lost(Reason::Unreachable)),
-        ("closed", End::Lost(Reason::Closed)),
+        ("released", HoldEnd::Released),
+        ("dropped", HoldEnd::Released),
+        ("gone", HoldEnd::Lost(LossReason::Gone)),
+        ("unreachable", HoldEnd::Lost(LossReason::Unreachable)),
+        ("closed", HoldEnd::Lost(LossReason::Closed)),
     ] {
         let (backend, locks) = stage();
         let guard = hold(&locks, "k").await;
@@ -48,13 +48,13 @@ async fn the_token_is_cancelled_at_the_end_and_the_watch_knows_the_cause() {
                 token.cancelled().await;
             }
             _ => {
-                backend.always_renew(Reply::transient());
+                backend.always_renew(ScriptedReply::transient());
                 token.cancelled().await;
             }
         }
         assert!(token.is_cancelled(), "{what}");
         assert_eq!((watch.ended().await, clone.end()), (cause, Some(cause)), "{what}");
-        assert_eq!(watch.loss().is_none(), cause == End::Released, "{what}");
+        assert_eq!(watch.loss().is_none(), cause == HoldEnd::Released, "{what}");
     }
 }
 
@@ -88,7 +88,7 @@ impl Drop for Flag {
 #[tokio::test(start_paused = true)]
 async fn run_drops_the_work_at_loss() {
     let (backend, locks) = stage();
-    backend.always_renew(Reply::never());
+    backend.always_renew(ScriptedReply::never());
     let guard = hold(&locks, "k").await;
     let dropped = Arc::new(AtomicBool::new(false));
     let flag = Flag(Arc::clone(&dropped));
@@ -98,7 +98,7 @@ async fn run_drops_the_work_at_loss() {
         std::future::pending::<()>().await;
     };
     let lost = guard.run(work).await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: Reason::Unreachable, .. }), "{lost:?}");
+    assert!(matches!(lost, Error::Lost { reason: LossReason::Unreachable, .. }), "{lost:?}");
     assert_eq!((began.elapsed(), dropped.load(Ordering::SeqCst)), (VALID, true));
 }
 
@@ -108,7 +108,7 @@ async fn run_begins_no_work_for_a_guard_that_is_lost() {
     let guard = hold(&locks, "k").await;
     guard.lost().await;
     let lost = guard.run(async { panic!("never polled") }).await;
-    assert!(matches!(lost, Err::<(), _>(Error::Lost { reason: Reason::MaxHold, .. })));
+    assert!(matches!(lost, Err::<(), _>(Error::Lost { reason: LossReason::MaxHold, .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn a_watch_outlives_the_guard_and_the_locks() {
     let watch = guard.watch();
     drop((guard, locks));
     settle().await;
-    assert_eq!((watch.is_held(), watch.end()), (false, Some(End::Released)));
+    assert_eq!((watch.is_held(), watch.end()), (false, Some(HoldEnd::Released)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn locks_that_are_dropped_do_not_end_their_guards() {
 #[tokio::test(start_paused = true)]
 async fn remaining_never_exceeds_what_the_store_promised() {
     let (backend, locks) = stage();
-    backend.always_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(3)));
+    backend.always_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(3)));
     let guard = hold(&locks, "k").await;
     let mut promised = Duration::ZERO;
     for step in 0..600 {

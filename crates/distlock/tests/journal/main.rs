@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod hold_records;
 mod leases;
 #[cfg(feature = "metrics")]
 mod numbers;
@@ -10,4 +11,3 @@ mod stores;
 mod support;
 mod telling;
 mod trouble;
-mod visits;

@@ -103,8 +103,8 @@ fn waits_that_are_cancelled_or_polled_are_counted_too() {
     watched(async |seen| {
         let locks = here();
         let guard = locks.mutex("a/k").unwrap().lock().await.unwrap();
-        let pacing = distlock::Pacing::fixed(ms(5));
-        let polls = |o: distlock::Options| o.waiting(distlock::Waiting::Poll(pacing));
+        let backoff = distlock::Backoff::fixed(ms(5));
+        let polls = |o: distlock::Options| o.wait_mode(distlock::WaitMode::Poll(backoff));
         let polling = locks.mutex("a/k").unwrap().configure(polls).unwrap();
         let waiting = tokio::spawn(async move { polling.lock().await.unwrap() });
         until("it polls", async || seen.now().contains_key("distlock_waiters{group=a}")).await;

@@ -1,7 +1,7 @@
 //! Every store that keeps a journal proves it with the kit, and tells the same story.
 
 use distlock::backends::{Memory, Redis, Sqlite};
-use distlock::{End, Locks, News, Since, VisitState};
+use distlock::{FeedItem, HoldEnd, HoldRecordState, Locks, StartAt};
 use distlock_testkit::journal::conformance;
 use distlock_testkit::servers::{RedisCluster, RedisServer, TempFolder};
 use futures_util::StreamExt;
@@ -123,7 +123,7 @@ async fn on_redis_two_processes_tell_one_story() {
 async fn two_processes_tell_one_story(url: &str) {
     let connect = |owner| writing(&Locks::connect(url).unwrap(), owner);
     let (a, b, reader) = (connect("a"), connect("b"), Locks::connect(url).unwrap());
-    let mut feed = reader.feed(Since::Start).unwrap();
+    let mut feed = reader.feed(StartAt::Start).unwrap();
     let guard = a.mutex("hand-over").unwrap().lock().await.unwrap();
     let next = tokio::spawn({
         let mutex = b.mutex("hand-over").unwrap();
@@ -134,16 +134,19 @@ async fn two_processes_tell_one_story(url: &str) {
     while b.stats().waiting == 0 {
         tokio::time::sleep(ms(5)).await;
     }
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     let guard = next.await.unwrap();
     let fence = guard.fence();
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     a.close().await.unwrap();
     b.close().await.unwrap();
     let visits = reader.history("hand-over", 10).await.unwrap();
     assert_eq!(visits.len(), 2, "{visits:?}");
     assert_eq!((visits[0].owner.as_str(), visits[0].fence), ("b", Some(fence)), "newest first");
-    assert!(visits.iter().all(|visit| visit.state == VisitState::Released), "{visits:?}");
+    assert!(
+        visits.iter().all(|acquisition| acquisition.state == HoldRecordState::Released),
+        "{visits:?}"
+    );
     let (first, second) = (of(&visits, "a"), of(&visits, "b"));
     assert!(second.waited.unwrap() > ms(0));
     // Times are the store's, good to a round trip, so nobody seems to hold at once.
@@ -152,7 +155,7 @@ async fn two_processes_tell_one_story(url: &str) {
     while heard.len() < 5 {
         let news = tokio::time::timeout(ms(10_000), feed.next()).await.expect("the feed goes on");
         match news.unwrap() {
-            News::Entry(entry) => heard.push(words(&entry.note)),
+            FeedItem::Entry(entry) => heard.push(words(&entry.note)),
             other => panic!("{other:?}"),
         }
     }

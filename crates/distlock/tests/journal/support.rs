@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Entry, Locks, Note, Retention, Visit, What};
+use distlock::{HoldRecord, JournalEntry, Locks, Note, NoteEvent, Retention};
 
 pub(crate) const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -14,20 +14,20 @@ pub(crate) fn writing(locks: &Locks, owner: &str) -> Locks {
 }
 
 /// Everything in the journal.
-pub(crate) async fn all(locks: &Locks) -> Vec<Entry> {
+pub(crate) async fn all(locks: &Locks) -> Vec<JournalEntry> {
     locks.journal_page(None, 1000).await.unwrap().entries
 }
 
 /// What happened at a key, in a word each: `owner what`.
 pub(crate) async fn story(locks: &Locks, key: &str) -> Vec<String> {
     let entries = all(locks).await.into_iter().filter(|entry| entry.note.key.as_str() == key);
-    entries.map(|Entry { note, .. }| words(&note)).collect()
+    entries.map(|JournalEntry { note, .. }| words(&note)).collect()
 }
 
 pub(crate) fn words(note: &Note) -> String {
     let why = match &note.what {
-        What::GaveUp { why, .. } | What::Lost { why, .. } => format!(" {why}"),
-        What::Broken { by, why } => format!(" by {by}: {}", why.as_ref().unwrap()),
+        NoteEvent::GaveUp { why, .. } | NoteEvent::Lost { why, .. } => format!(" {why}"),
+        NoteEvent::Broken { by, why } => format!(" by {by}: {}", why.as_ref().unwrap()),
         _ => String::new(),
     };
     format!("{} {}{why}", note.owner, note.what.name())
@@ -36,7 +36,10 @@ pub(crate) fn words(note: &Note) -> String {
 /// The visits to a key, newest first, in a few words each: `owner state`.
 pub(crate) async fn past(locks: &Locks, key: &str) -> Vec<String> {
     let visits = locks.history(key, 100).await.unwrap();
-    visits.iter().map(|visit| format!("{} {}", visit.owner, visit.state.name())).collect()
+    visits
+        .iter()
+        .map(|acquisition| format!("{} {}", acquisition.owner, acquisition.state.name()))
+        .collect()
 }
 
 /// Waits until something is as it should be.
@@ -56,6 +59,6 @@ pub(crate) async fn until_waiting(locks: &Locks, key: &str, count: u64) {
     .await;
 }
 
-pub(crate) fn of<'a>(visits: &'a [Visit], owner: &str) -> &'a Visit {
-    visits.iter().find(|visit| visit.owner.as_str() == owner).unwrap()
+pub(crate) fn of<'a>(visits: &'a [HoldRecord], owner: &str) -> &'a HoldRecord {
+    visits.iter().find(|acquisition| acquisition.owner.as_str() == owner).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use distlock::{Error, Event, Locks, Mode, News, Since, VisitState, What};
+use distlock::{Error, Event, FeedItem, HoldRecordState, Locks, Mode, NoteEvent, StartAt};
 use futures_util::StreamExt;
 
 use crate::support::*;
@@ -24,7 +24,7 @@ async fn a_journal_that_is_not_there_is_refused() {
     let refused = locks.configure(|o| o.journal(distlock::Retention::default())).unwrap_err();
     assert!(matches!(refused, Error::Unsupported { what: "a journal" }), "{refused}");
     assert!(matches!(locks.history("k", 1).await, Err(Error::Unsupported { .. })));
-    assert!(matches!(locks.feed(Since::Start).err(), Some(Error::Unsupported { .. })));
+    assert!(matches!(locks.feed(StartAt::Start).err(), Some(Error::Unsupported { .. })));
 }
 
 #[tokio::test]
@@ -55,13 +55,13 @@ async fn a_hand_over_is_told_from_the_wait_to_the_release() {
     let entries = all(&locks).await;
     let fences: Vec<_> = entries.iter().filter_map(|entry| entry.note.fence).collect();
     assert!(fences.contains(&first) && fences.contains(&fence));
-    let visit = |owner: &str| {
+    let acquisition = |owner: &str| {
         let mut ids = entries.iter().filter(|e| e.note.owner.as_str() == owner);
-        let first = ids.next().unwrap().note.visit.unwrap();
-        assert!(ids.all(|entry| entry.note.visit == Some(first)), "{owner} is one visit");
+        let first = ids.next().unwrap().note.acquisition.unwrap();
+        assert!(ids.all(|entry| entry.note.acquisition == Some(first)), "{owner} is one visit");
         first
     };
-    assert_ne!(visit("a"), visit("b"));
+    assert_ne!(acquisition("a"), acquisition("b"));
 }
 
 /// Waits until something was told.
@@ -109,7 +109,7 @@ async fn modes_and_reasons_are_told() {
     drop(locks.semaphore("sem", 5).unwrap().acquire_many(2).await.unwrap());
     let entries = all(&locks).await;
     assert!(entries.iter().all(|e| e.note.reason.as_ref().unwrap().as_str() == "release 1.9"));
-    let granted = entries.iter().filter(|e| matches!(e.note.what, What::Granted { .. }));
+    let granted = entries.iter().filter(|e| matches!(e.note.what, NoteEvent::Granted { .. }));
     let modes: Vec<_> = granted.map(|entry| entry.note.mode).collect();
     let permits = Mode::Permits { weight: 2, capacity: 5 };
     assert_eq!(modes, [Mode::Exclusive, Mode::Shared, Mode::Exclusive, permits]);
@@ -133,7 +133,7 @@ async fn a_break_tells_who_did_it_and_why() {
     }
     let past = locks.history("k", 10).await.unwrap();
     assert_eq!(past.len(), 1);
-    assert!(matches!(&past[0].state, VisitState::Broken { by, .. } if by.as_str() == "anna"));
+    assert!(matches!(&past[0].state, HoldRecordState::Broken { by, .. } if by.as_str() == "anna"));
     let broken = Event::Broken { key: guard.key().clone(), fence: guard.fence() };
     assert!(events.lock().unwrap().contains(&broken));
 }
@@ -169,26 +169,26 @@ async fn a_feed_goes_on_where_it_was_left() {
     let locks = writing(&Locks::memory(), "a");
     let lock = async |key: &str| locks.mutex(key).unwrap().lock().await.unwrap().release().await;
     lock("one").await.unwrap();
-    let mut feed = locks.feed(Since::Start).unwrap();
-    let Some(News::Entry(first)) = feed.next().await else { panic!("no news") };
+    let mut feed = locks.feed(StartAt::Start).unwrap();
+    let Some(FeedItem::Entry(first)) = feed.next().await else { panic!("no news") };
     assert_eq!(words(&first.note), "a granted");
     drop(feed);
     lock("two").await.unwrap();
-    let mut feed = locks.feed(Since::After(first.id)).unwrap();
+    let mut feed = locks.feed(StartAt::After(first.id)).unwrap();
     for expected in ["one released", "two granted", "two released"] {
-        let Some(News::Entry(entry)) = feed.next().await else { panic!("no news") };
+        let Some(FeedItem::Entry(entry)) = feed.next().await else { panic!("no news") };
         assert_eq!(format!("{} {}", entry.note.key, entry.note.what.name()), expected);
     }
-    let mut late = locks.feed(Since::Now).unwrap();
+    let mut late = locks.feed(StartAt::Now).unwrap();
     let (news, ()) = tokio::join!(late.next(), async {
         tokio::time::sleep(ms(50)).await;
         lock("three").await.unwrap();
     });
-    let Some(News::Entry(entry)) = news else { panic!("no news") };
+    let Some(FeedItem::Entry(entry)) = news else { panic!("no news") };
     assert_eq!(entry.note.key.as_str(), "three", "what was before is not told again");
     locks.close().await.unwrap();
     while let Some(news) = late.next().await {
-        assert!(matches!(news, News::Entry(_)), "{news:?}");
+        assert!(matches!(news, FeedItem::Entry(_)), "{news:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use distlock::{Locks, News, Retention, Since};
+use distlock::{FeedItem, Locks, Retention, StartAt};
 use distlock_testkit::servers::{Proxy, RedisServer};
 use futures_util::StreamExt;
 use tracing::field::{Field, Visit};
@@ -113,12 +113,12 @@ async fn a_feed_says_when_it_cannot_read_and_goes_on_when_it_can() {
     let url = format!("{}?journal=on&response_timeout_ms=200", server.url());
     let locks = Locks::connect(&url).unwrap();
     lock_once(&locks, "before").await;
-    let mut feed = locks.feed(Since::Start).unwrap();
+    let mut feed = locks.feed(StartAt::Start).unwrap();
     for _ in 0..2 {
-        assert!(matches!(feed.next().await, Some(News::Entry(_))));
+        assert!(matches!(feed.next().await, Some(FeedItem::Entry(_))));
     }
     server.kill();
-    assert!(matches!(feed.next().await, Some(News::Unreachable(_))));
+    assert!(matches!(feed.next().await, Some(FeedItem::Unreachable(_))));
     server.restart();
     until("locks work again", async || {
         locks.mutex("after").unwrap().try_lock().await.is_ok_and(|guard| guard.is_held())
@@ -128,8 +128,8 @@ async fn a_feed_says_when_it_cannot_read_and_goes_on_when_it_can() {
     let (mut missed, mut after) = (false, false);
     while !after {
         match feed.next().await.unwrap() {
-            News::Missed => missed = true,
-            News::Entry(entry) => after = entry.note.key.as_str() == "after",
+            FeedItem::Missed => missed = true,
+            FeedItem::Entry(entry) => after = entry.note.key.as_str() == "after",
             _ => {}
         }
     }

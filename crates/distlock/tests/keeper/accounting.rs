@@ -1,8 +1,8 @@
 //! What is counted and told: every grant ends in exactly one event.
 
-use distlock::{Event, Fault, Reason};
-use distlock_core::{Outcome, Standing};
-use distlock_testkit::Reply;
+use distlock::{Event, Fault, LossReason};
+use distlock_core::{ReleaseOutcome, Standing};
+use distlock_testkit::ScriptedReply;
 use futures_util::StreamExt;
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ async fn every_grant_is_live_released_or_lost() {
     hold(&locks, "released").await.release().await.unwrap();
     drop(hold(&locks, "dropped").await);
     settle().await;
-    backend.on_release(Outcome::Gone);
+    backend.on_release(ReleaseOutcome::Gone);
     hold(&locks, "found gone").await.release().await.unwrap();
     let gone = hold(&locks, "gone").await;
     backend.on_renew(Standing::Gone);
@@ -37,7 +37,7 @@ async fn every_grant_is_live_released_or_lost() {
 async fn a_release_in_doubt_is_told_as_one_end() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.on_release(Reply::transient());
+    backend.on_release(ScriptedReply::transient());
     let _ = hold(&locks, "k").await.release().await.unwrap_err();
     sleep(secs(60)).await;
     let (grants, releases, losses) = books(&seen);
@@ -48,7 +48,7 @@ async fn a_release_in_doubt_is_told_as_one_end() {
 async fn a_release_dropped_midway_is_told_as_one_end() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.on_release(Reply::never());
+    backend.on_release(ScriptedReply::never());
     let guard = hold(&locks, "k").await;
     assert!(timeout(ms(10), guard.release()).await.is_err());
     sleep(secs(60)).await;
@@ -59,7 +59,7 @@ async fn a_release_dropped_midway_is_told_as_one_end() {
 async fn a_loss_is_told_once_however_often_it_is_looked_at() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.always_renew(Reply::transient());
+    backend.always_renew(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     guard.lost().await;
     assert!(!guard.is_held() && guard.loss().is_some() && guard.remaining().is_zero());
@@ -71,19 +71,19 @@ async fn a_loss_is_told_once_however_often_it_is_looked_at() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_noticed_by_a_look_has_the_reason_of_a_loss_noticed_by_the_timer() {
     let (backend, locks) = stage();
-    backend.always_renew(Reply::transient());
+    backend.always_renew(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     sleep(VALID - ms(1)).await;
     tokio::time::advance(ms(1)).await;
     assert!(!guard.is_held());
-    assert_eq!(guard.loss(), Some(Reason::Unreachable), "renewals had failed all along");
+    assert_eq!(guard.loss(), Some(LossReason::Unreachable), "renewals had failed all along");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_life_is_told_in_sequence_to_streams_and_callbacks_alike() {
     let (backend, locks) = stage();
     let (seen, stream) = (listen(&locks), locks.events());
-    backend.on_renew(Reply::transient());
+    backend.on_renew(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     let (key, fence) = (guard.key().clone(), guard.fence());
     sleep(secs(15)).await;
@@ -107,7 +107,7 @@ async fn every_renewal_that_fails_is_told_once_with_its_fault() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
     for why in ["first", "second", "third"] {
-        backend.on_renew(Reply::fault(Fault::transient("renew", why)));
+        backend.on_renew(ScriptedReply::fault(Fault::transient("renew", why)));
     }
     let guard = hold(&locks, "k").await;
     sleep(secs(25)).await;
@@ -127,7 +127,7 @@ async fn every_renewal_that_fails_is_told_once_with_its_fault() {
 async fn a_renewal_that_is_slow_and_then_fails_is_told_once() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.on_renew(Reply::transient().after(secs(7)));
+    backend.on_renew(ScriptedReply::transient().after(secs(7)));
     let guard = hold(&locks, "k").await;
     sleep(secs(22)).await;
     guard.release().await.unwrap();
@@ -165,10 +165,10 @@ async fn a_callback_may_look_at_the_locks() {
     let inside = locks.clone();
     let (told, seen) = (listen(&locks), listen(&locks));
     locks.on_event(move |_| assert!(inside.stats().grants == 1));
-    backend.on_renew(Reply::transient());
+    backend.on_renew(ScriptedReply::transient());
     backend.on_renew(Standing::Gone);
     let guard = hold(&locks, "k").await;
-    assert_eq!(guard.lost().await, Reason::Gone);
+    assert_eq!(guard.lost().await, LossReason::Gone);
     drop(guard);
     settle().await;
     assert_eq!((books(&told), books(&seen)), ((1, 0, 1), (1, 0, 1)));
@@ -178,7 +178,7 @@ async fn a_callback_may_look_at_the_locks() {
 async fn counts_of_waiting_and_releasing_go_up_and_down() {
     let (backend, locks) = stage();
     queue_up(&backend);
-    backend.on_release(Reply::from(Outcome::WasWaiting).after(secs(1)));
+    backend.on_release(ScriptedReply::from(ReleaseOutcome::WasWaiting).after(secs(1)));
     let locking = start_lock(&locks).await;
     assert_eq!((locks.stats().waiting, locks.stats().releasing), (1, 0));
     locking.abort();

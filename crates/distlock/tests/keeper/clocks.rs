@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::clock::TokioClock;
-use distlock::{Clock, End, Locks, ManualClock, Moment, Reason};
+use distlock::{Clock, HoldEnd, Locks, LossReason, ManualClock, Moment};
 use distlock_testkit::Scripted;
 use tokio::time::{sleep, timeout};
 
@@ -40,7 +40,7 @@ async fn after_a_suspend_the_first_look_knows() {
     sleep(secs(1)).await;
     slept.advance(secs(3_600));
     assert_eq!((guard.is_held(), guard.remaining()), (false, Duration::ZERO));
-    assert_eq!(guard.loss(), Some(Reason::Expired));
+    assert_eq!(guard.loss(), Some(LossReason::Expired));
     assert!(guard.cancellation().is_cancelled(), "the look tells everybody");
 }
 
@@ -52,7 +52,7 @@ async fn after_a_suspend_everybody_is_told_within_one_nap() {
     sleep(ms(1_111)).await;
     slept.advance(secs(3_600));
     timeout(NAP, token.cancelled()).await.unwrap();
-    assert_eq!((guard.loss(), backend.count_renews()), (Some(Reason::Expired), 0));
+    assert_eq!((guard.loss(), backend.count_renews()), (Some(LossReason::Expired), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn a_starved_runtime_is_never_falsely_held() {
     assert!(guard.is_held());
     clock.advance(ms(1));
     assert!(!guard.is_held(), "no task has run since");
-    assert_eq!(guard.watch().end(), Some(End::Lost(Reason::Expired)));
+    assert_eq!(guard.watch().end(), Some(HoldEnd::Lost(LossReason::Expired)));
     settle().await;
     assert_eq!((backend.count_renews(), locks.stats().losses), (0, 1));
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{End, Error, Reason};
-use distlock_core::Outcome;
-use distlock_testkit::Reply;
+use distlock::{Error, HoldEnd, LossReason};
+use distlock_core::ReleaseOutcome;
+use distlock_testkit::ScriptedReply;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::*;
@@ -13,12 +13,12 @@ use crate::support::*;
 async fn closing_waits_until_every_release_is_acknowledged() {
     let (backend, locks) = stage();
     let (kept, dropped) = (hold(&locks, "a").await, hold(&locks, "b").await);
-    backend.always_release(Reply::from(Outcome::WasHeld).after(secs(2)));
+    backend.always_release(ScriptedReply::from(ReleaseOutcome::WasHeld).after(secs(2)));
     drop(dropped);
     let began = Instant::now();
     locks.close().await.unwrap();
     assert_eq!((began.elapsed(), backend.count_releases()), (secs(2), 2));
-    assert_eq!(kept.watch().end(), Some(End::Lost(Reason::Closed)));
+    assert_eq!(kept.watch().end(), Some(HoldEnd::Lost(LossReason::Closed)));
     assert!(kept.cancellation().is_cancelled());
     let stats = locks.stats();
     assert_eq!((stats.held, stats.waiting, stats.releasing), (0, 0, 0));
@@ -33,7 +33,7 @@ async fn a_guard_that_outlives_the_closing_releases_nothing_twice() {
     drop(one);
     sleep(secs(60)).await;
     assert_eq!((backend.count_releases(), backend.count_renews()), (2, 0));
-    assert_eq!(two.release().await.unwrap(), End::Lost(Reason::Closed));
+    assert_eq!(two.release().await.unwrap(), HoldEnd::Lost(LossReason::Closed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +63,11 @@ async fn closing_unused_locks_sends_nothing() {
 async fn closing_before_a_dead_store_ends_in_doubt_after_five_seconds() {
     for hung in [true, false] {
         let (backend, locks) = stage();
-        backend.always_release(if hung { Reply::never() } else { Reply::transient() });
+        backend.always_release(if hung {
+            ScriptedReply::never()
+        } else {
+            ScriptedReply::transient()
+        });
         let _guard = hold(&locks, "k").await;
         let began = Instant::now();
         let uncertain = locks.close().await.unwrap_err();
@@ -75,7 +79,7 @@ async fn closing_before_a_dead_store_ends_in_doubt_after_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_closing_that_was_dropped_goes_on_in_the_background() {
     let (backend, locks) = stage();
-    backend.on_release(Reply::transient());
+    backend.on_release(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     assert!(timeout(ms(1), locks.close()).await.is_err());
     sleep(secs(5)).await;
@@ -86,11 +90,11 @@ async fn a_closing_that_was_dropped_goes_on_in_the_background() {
 #[tokio::test(start_paused = true)]
 async fn a_release_after_the_closing_leaves_the_one_under_way_alone() {
     let (backend, locks) = stage();
-    backend.on_release(Reply::transient());
+    backend.on_release(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     assert!(timeout(ms(1), locks.close()).await.is_err(), "the store is out of reach");
-    backend.on_release(Reply::never());
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Closed));
+    backend.on_release(ScriptedReply::never());
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Closed));
     sleep(secs(20)).await;
     assert_eq!(backend.count_releases(), 3, "neither of the first two was acknowledged");
 }
@@ -99,10 +103,10 @@ async fn a_release_after_the_closing_leaves_the_one_under_way_alone() {
 async fn a_release_after_the_closing_does_not_call_off_the_one_under_way() {
     for delay in [secs(0), secs(15)] {
         let (backend, locks) = stage_with(|o| o.lock_delay(delay));
-        backend.on_release(Reply::transient());
+        backend.on_release(ScriptedReply::transient());
         let guard = hold(&locks, "k").await;
         assert!(timeout(ms(1), locks.close()).await.is_err(), "the store is out of reach");
-        assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Closed));
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Closed));
         sleep(secs(20)).await;
         assert_eq!(backend.count_releases(), 2, "lock delay {delay:?}: one was acknowledged");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use distlock_testkit::{Call, Reply};
+use distlock_testkit::{ScriptedCall, ScriptedReply};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -24,7 +24,7 @@ async fn ten_thousand_holds_cost_one_task_and_full_batches() {
     sleep(ms(10_001)).await;
     let mut renewed = HashSet::new();
     for call in backend.calls() {
-        let Call::Renew { renewals, .. } = call else { panic!("{call:?}") };
+        let ScriptedCall::Renew { renewals, .. } = call else { panic!("{call:?}") };
         assert!(renewals.len() <= 1_000, "a batch of {}", renewals.len());
         renewed.extend(renewals.into_iter().map(|renewal| renewal.claim.id));
     }
@@ -43,7 +43,7 @@ async fn one_hung_batch_loses_only_its_own() {
         guards.push(hold(&locks, &format!("k/{n}")).await);
     }
     for _ in 0..1_000 {
-        backend.on_renew(Reply::never());
+        backend.on_renew(ScriptedReply::never());
     }
     sleep(ms(10_001)).await;
     let renewed = guards.iter().filter(|guard| guard.remaining() > VALID - ms(2)).count();
@@ -61,7 +61,7 @@ async fn a_hundred_releases_are_a_hundred_calls() {
         releases.spawn(guard.release());
     }
     while let Some(released) = releases.join_next().await {
-        assert_eq!(released.unwrap().unwrap(), distlock::End::Released);
+        assert_eq!(released.unwrap().unwrap(), distlock::HoldEnd::Released);
     }
     sleep(secs(60)).await;
     let targets: HashSet<_> =
@@ -82,7 +82,8 @@ async fn the_task_is_gone_when_idle_and_comes_back() {
         drop(guard);
         sleep(secs(5)).await;
         assert_eq!((locks.stats().tasks, alive()), (0, 0));
-        let listened = backend.calls().iter().filter(|c| matches!(c, Call::Pushes { .. })).count();
+        let listened =
+            backend.calls().iter().filter(|c| matches!(c, ScriptedCall::Pushes { .. })).count();
         assert_eq!(listened, round);
     }
 }
@@ -94,19 +95,21 @@ async fn taking_and_releasing_in_a_row_starts_one_task() {
         hold(&locks, "k").await.release().await.unwrap();
         sleep(ms(100)).await;
     }
-    let listened = backend.calls().iter().filter(|c| matches!(c, Call::Pushes { .. })).count();
+    let listened =
+        backend.calls().iter().filter(|c| matches!(c, ScriptedCall::Pushes { .. })).count();
     assert_eq!((listened, alive()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_task_stays_as_long_as_a_call_is_under_way() {
     let (backend, locks) = stage();
-    backend.on_acquire(Reply::from(queued(7)).after(secs(20)));
+    backend.on_acquire(ScriptedReply::from(queued(7)).after(secs(20)));
     let locking = start_lock(&locks).await;
     sleep(ms(20_001)).await;
     push(&backend, 7, 42);
     settle().await;
-    let listened = backend.calls().iter().filter(|c| matches!(c, Call::Pushes { .. })).count();
+    let listened =
+        backend.calls().iter().filter(|c| matches!(c, ScriptedCall::Pushes { .. })).count();
     assert_eq!(listened, 1);
     locking.abort();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::Event;
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -66,7 +66,7 @@ async fn every_ttl_that_is_accepted_can_be_kept() {
 #[tokio::test(start_paused = true)]
 async fn the_next_renewal_counts_from_the_send_of_the_last() {
     let (backend, locks) = stage();
-    backend.always_renew(Reply::with(|_| Ok(held())).after(secs(3)));
+    backend.always_renew(ScriptedReply::with(|_| Ok(held())).after(secs(3)));
     let guard = hold(&locks, "k").await;
     sleep(secs(41)).await;
     assert_eq!(renewed_at(&backend), [10, 20, 30, 40].map(secs));
@@ -80,7 +80,9 @@ fn held() -> distlock_core::Standing {
 #[tokio::test(start_paused = true)]
 async fn a_slow_grant_is_renewed_on_the_same_schedule() {
     let (backend, locks) = stage();
-    backend.on_acquire(Reply::from(distlock_core::Answer::Granted { fence: 1 }).after(secs(4)));
+    backend.on_acquire(
+        ScriptedReply::from(distlock_core::Answer::Granted { fence: 1 }).after(secs(4)),
+    );
     let _guard = hold(&locks, "k").await;
     sleep(secs(10)).await;
     assert_eq!(renewed_at(&backend), [secs(10)]);
@@ -90,7 +92,7 @@ async fn a_slow_grant_is_renewed_on_the_same_schedule() {
 async fn one_fault_then_a_confirmation_is_no_loss() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.on_renew(Reply::transient());
+    backend.on_renew(ScriptedReply::transient());
     let guard = hold(&locks, "k").await;
     sleep(secs(19)).await;
     let at = renewed_at(&backend);
@@ -107,7 +109,11 @@ async fn an_outage_shorter_than_the_lease_is_ridden_out_without_a_word_of_loss()
         let (backend, locks) = stage();
         let seen = listen(&locks);
         let guard = hold(&locks, "k").await;
-        backend.always_renew(if hung { Reply::never() } else { Reply::transient() });
+        backend.always_renew(if hung {
+            ScriptedReply::never()
+        } else {
+            ScriptedReply::transient()
+        });
         sleep(ms(24_000)).await;
         backend.always_renew(held());
         sleep(secs(300)).await;
@@ -123,7 +129,7 @@ async fn an_outage_shorter_than_the_lease_is_ridden_out_without_a_word_of_loss()
 async fn a_renewal_tells_how_much_of_the_lease_was_left() {
     let (backend, locks) = stage();
     let seen = listen(&locks);
-    backend.on_renew(Reply::from(held()).after(secs(2)));
+    backend.on_renew(ScriptedReply::from(held()).after(secs(2)));
     let guard = hold(&locks, "k").await;
     sleep(secs(13)).await;
     let expected =
@@ -150,7 +156,7 @@ async fn nothing_is_renewed_after_a_release_or_a_drop() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_under_way_at_the_release_brings_nothing_back() {
     let (backend, locks) = stage();
-    let (gate, reply) = Reply::from(held()).gated();
+    let (gate, reply) = ScriptedReply::from(held()).gated();
     backend.on_renew(reply);
     let guard = hold(&locks, "k").await;
     gate.reached().await;
@@ -165,7 +171,7 @@ async fn a_renewal_under_way_at_the_release_brings_nothing_back() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_forgets_to_answer_counts_as_one_that_failed() {
     let (backend, locks) = stage_with(|o| o.ttl(secs(3)));
-    backend.on_renew(Reply::never());
+    backend.on_renew(ScriptedReply::never());
     let guard = hold(&locks, "k").await;
     sleep(secs(60)).await;
     assert!(guard.is_held());
@@ -177,7 +183,7 @@ async fn a_store_that_forgets_to_answer_counts_as_one_that_failed() {
 #[tokio::test(start_paused = true)]
 async fn answers_slower_than_the_interval_keep_the_lease_and_are_not_asked_for_more_often() {
     let (backend, locks) = stage();
-    backend.always_renew(Reply::from(held()).after(TTL * 4 / 10));
+    backend.always_renew(ScriptedReply::from(held()).after(TTL * 4 / 10));
     let guard = hold(&locks, "k").await;
     sleep(secs(300)).await;
     let sent = renewed_at(&backend);

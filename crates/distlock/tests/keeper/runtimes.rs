@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use distlock::{Guard, Locks, ManualClock};
-use distlock_testkit::{Call, Scripted};
+use distlock_testkit::{Scripted, ScriptedCall};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ fn manual() -> (Scripted, Locks, ManualClock) {
 }
 
 fn listened(backend: &Scripted) -> usize {
-    backend.calls().iter().filter(|call| matches!(call, Call::Pushes { .. })).count()
+    backend.calls().iter().filter(|call| matches!(call, ScriptedCall::Pushes { .. })).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +219,7 @@ async fn a_storm_on_many_threads_leaves_nothing() {
             if n % 2 == 0 {
                 drop(guard);
             } else {
-                assert_eq!(guard.release().await.unwrap(), distlock::End::Released);
+                assert_eq!(guard.release().await.unwrap(), distlock::HoldEnd::Released);
             }
         });
     }

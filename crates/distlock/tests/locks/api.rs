@@ -6,10 +6,10 @@ use std::time::Duration;
 use distlock::backends::Memory;
 use distlock::clock::{BootClock, TokioClock};
 use distlock::{
-    Backend, Capabilities, ClaimId, Cursor, End, Error, Event, Fault, FaultKind, Guard, Health,
-    Holder, Invalid, Key, Label, Lease, Leases, Locks, ManualClock, Moment, Mutex, NodeFaults,
-    Options, Order, Pacing, Page, Reason, ReentrantGuard, ReentrantMutex, ReentrantOwner,
-    ReentryId, RwLock, Semaphore, Snapshot, Stats, Waiter, Waiting, Watch, WriteGuard,
+    Backend, Backoff, Capabilities, ClaimId, Cursor, Error, Event, Fault, FaultKind, Guard, Health,
+    HoldEnd, HoldWatcher, Holder, Invalid, Key, Label, Lease, Leases, Locks, LossReason,
+    ManualClock, Moment, Mutex, NodeFaults, Options, Order, Page, ReentrantGuard, ReentrantMutex,
+    ReentrantOwner, ReentryId, RwLock, Semaphore, Snapshot, Stats, WaitMode, Waiter, WriteGuard,
 };
 
 /// What everybody may expect of a public type.
@@ -26,18 +26,18 @@ macro_rules! each {
 #[test]
 fn every_public_type_moves_freely_between_threads() {
     each!(free:
-        Capabilities, ClaimId, Cursor, End, Error, Event, Fault, FaultKind, Guard, Health, Holder,
-        Invalid, Key, Label, Lease, Leases, Locks, ManualClock, Moment, Mutex, NodeFaults, Options,
-        Order, Pacing, Page, Reason, ReentrantGuard, ReentrantMutex, ReentrantOwner, ReentryId,
-        RwLock, Semaphore, Snapshot, Stats, Waiter, Waiting, Watch, WriteGuard, Memory, BootClock,
-        TokioClock);
+        Capabilities, ClaimId, Cursor, HoldEnd, Error, Event, Fault, FaultKind, Guard, Health,
+        Holder, Invalid, Key, Label, Lease, Leases, Locks, ManualClock, Moment, Mutex, NodeFaults,
+        Options, Order, Backoff, Page, LossReason, ReentrantGuard, ReentrantMutex, ReentrantOwner,
+        ReentryId, RwLock, Semaphore, Snapshot, Stats, Waiter, WaitMode, HoldWatcher, WriteGuard,
+        Memory, BootClock, TokioClock);
 }
 
 #[test]
 fn handles_and_options_are_cloned_and_guards_are_not() {
     each!(copies:
-        Error, Event, Fault, Key, Lease, Leases, Locks, Mutex, Options, Order, Pacing, Reason,
-        ReentrantMutex, ReentrantOwner, RwLock, Semaphore, Stats, Waiting, Watch);
+        Error, Event, Fault, Key, Lease, Leases, Locks, Mutex, Options, Order, Backoff, LossReason,
+        ReentrantMutex, ReentrantOwner, RwLock, Semaphore, Stats, WaitMode, HoldWatcher);
     trait NotClone {
         const CLONES: bool = false;
     }

@@ -2,8 +2,8 @@
 
 use std::error::Error as _;
 
-use distlock::{Error, Fault, Invalid, Key, Locks, NodeFaults, Reason};
-use distlock_testkit::Reply;
+use distlock::{Error, Fault, Invalid, Key, Locks, LossReason, NodeFaults};
+use distlock_testkit::ScriptedReply;
 
 use crate::support::{World, is_timeout, ms, pass, scripted, secs};
 
@@ -17,7 +17,7 @@ fn all() -> Vec<(Error, bool, bool)> {
     let k = || key.clone();
     let held = Error::Held { key: k(), retry_after: None, holder: None, ahead: 3 };
     let faults = NodeFaults(vec![("node-1".into(), fault())]);
-    let hold = Reason::Gone;
+    let hold = LossReason::Gone;
     vec![
         (held, true, true),
         (Error::Timeout { key: k(), waited: secs(5), source: None }, true, true),
@@ -146,7 +146,7 @@ async fn a_fault_is_never_taken_for_contention() {
 #[tokio::test(start_paused = true)]
 async fn a_permanent_fault_ends_the_wait_at_once() {
     let (locks, store) = scripted();
-    store.always_acquire(Reply::permanent());
+    store.always_acquire(ScriptedReply::permanent());
     let mutex = locks.mutex("k").unwrap();
     let before = tokio::time::Instant::now();
     for result in [mutex.lock().await, mutex.try_lock().await, mutex.try_lock_for(secs(5)).await] {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{ClaimId, End, Error, Leases, Reason};
+use distlock::{ClaimId, Error, HoldEnd, Leases, LossReason};
 use distlock_core::{Answer, Standing};
-use distlock_testkit::{Call, Faults, Reply};
+use distlock_testkit::{Faults, ScriptedCall, ScriptedReply};
 
 use crate::support::{
     World, go, is_held, is_not_held, is_timeout, ms, pass, queued, scripted, secs,
@@ -56,7 +56,7 @@ async fn extending_never_shortens() {
     assert!(is_held(&world.locks().mutex("k").unwrap().try_lock().await));
     long.extend(&mut lease).await.unwrap();
     pass(secs(90)).await;
-    assert_eq!(long.release(&lease).await.unwrap(), End::Released);
+    assert_eq!(long.release(&lease).await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,9 +78,9 @@ async fn a_wrong_id_is_harmless() {
     let stale = leases.acquire().await.unwrap();
     leases.release(&stale).await.unwrap();
     let lease = leases.acquire().await.unwrap();
-    assert_eq!(leases.release(&stale).await.unwrap(), End::Lost(Reason::Gone));
-    assert_eq!(leases.release(&stale).await.unwrap(), End::Lost(Reason::Gone));
-    assert_eq!(leases.release(&lease).await.unwrap(), End::Released);
+    assert_eq!(leases.release(&stale).await.unwrap(), HoldEnd::Lost(LossReason::Gone));
+    assert_eq!(leases.release(&stale).await.unwrap(), HoldEnd::Lost(LossReason::Gone));
+    assert_eq!(leases.release(&lease).await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +92,7 @@ async fn a_lease_of_another_key_is_refused() {
     assert!(is_not_held(&other.extend(&mut lease).await));
     assert!(is_not_held(&other.release(&lease).await));
     assert!(is_not_held(&other.acquire_or_extend(lease.id()).await) || other_holds(&other).await);
-    assert_eq!(mine.release(&lease).await.unwrap(), End::Released);
+    assert_eq!(mine.release(&lease).await.unwrap(), HoldEnd::Released);
 }
 
 async fn other_holds(other: &Leases) -> bool {
@@ -128,7 +128,7 @@ async fn acquire_or_extend_does_either_and_waits_for_others() {
     assert!(anew.fence() > first.fence());
     let bounded = leases.clone().configure(|o| o.max_wait(secs(2))).unwrap();
     assert!(is_timeout(&bounded.acquire_or_extend(ClaimId::random().unwrap()).await));
-    assert_eq!(leases.release(&anew).await.unwrap(), End::Released);
+    assert_eq!(leases.release(&anew).await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,12 +154,13 @@ async fn repeating_a_call_that_still_waits_does_not_end_it() {
 async fn an_id_of_the_callers_is_not_released_after_a_late_answer() {
     let (locks, store) = scripted();
     let leases = locks.configure(|o| o.ttl(secs(1))).unwrap().lease("k").unwrap();
-    store.on_acquire(Reply::from(Answer::Granted { fence: 1 }).after(secs(2)));
+    store.on_acquire(ScriptedReply::from(Answer::Granted { fence: 1 }).after(secs(2)));
     let got = leases.acquire_as(ClaimId::random().unwrap()).await;
     pass(ms(100)).await;
     let calls = store.calls();
-    let granted = calls.iter().rposition(|call| matches!(call, Call::Acquire { .. })).unwrap();
-    let released = calls[granted..].iter().any(|call| matches!(call, Call::Release { .. }));
+    let granted =
+        calls.iter().rposition(|call| matches!(call, ScriptedCall::Acquire { .. })).unwrap();
+    let released = calls[granted..].iter().any(|call| matches!(call, ScriptedCall::Release { .. }));
     assert!(got.is_err() || !released, "handed out a lease and released it");
 }
 
@@ -186,7 +187,7 @@ async fn an_extension_confirmed_after_its_end_is_no_success() {
     let (locks, store) = scripted();
     let leases = locks.configure(|o| o.ttl(secs(1))).unwrap().lease("k").unwrap();
     let mut lease = leases.acquire().await.unwrap();
-    store.on_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(2)));
+    store.on_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(2)));
     let extended = leases.extend(&mut lease).await;
     let left = leases.remaining(&lease);
     assert!(extended.is_err() || left > ms(0), "extended, with nothing left of it");
@@ -206,7 +207,7 @@ async fn a_guard_becomes_a_lease_and_a_guard_again_in_another_process() {
     here.close().await.unwrap();
     pass(secs(120)).await;
     assert!(adopted.is_held());
-    assert_eq!(adopted.release().await.unwrap(), End::Released);
+    assert_eq!(adopted.release().await.unwrap(), HoldEnd::Released);
     assert!(is_not_held(&there.adopt(&lease).await));
     assert!(matches!(here.adopt(&lease).await, Err(Error::Closed)));
 }

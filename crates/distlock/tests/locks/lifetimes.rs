@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock::backends::Memory;
-use distlock::{End, Event, Locks, ManualClock, Reason};
+use distlock::{Event, HoldEnd, Locks, LossReason, ManualClock};
 
 use crate::support::{World, is_held, ms, pass, scripted, secs};
 
@@ -66,7 +66,7 @@ async fn a_release_before_hold_at_least_keeps_the_key() {
         if drops {
             drop(guard);
         } else {
-            assert_eq!(guard.release().await.unwrap(), End::Released);
+            assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
         }
         pass(secs(49)).await;
         assert!(is_held(&world.locks().mutex("k").unwrap().try_lock().await));
@@ -122,7 +122,7 @@ async fn a_lock_delay_outlasts_a_release_that_comes_after_the_loss() {
     network.cut();
     guard.lost().await;
     network.heal();
-    assert!(matches!(guard.release().await.unwrap(), End::Lost(_)));
+    assert!(matches!(guard.release().await.unwrap(), HoldEnd::Lost(_)));
     let other = world.locks().mutex("k").unwrap().try_lock().await;
     assert!(is_held(&other), "dropping the guard would have kept the delay, releasing did not");
 }
@@ -134,8 +134,8 @@ async fn max_hold_ends_the_hold_with_a_reason_of_its_own() {
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     pass(secs(60) - ms(1)).await;
     assert!(guard.is_held());
-    assert_eq!(guard.lost().await, Reason::MaxHold);
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::MaxHold));
+    assert_eq!(guard.lost().await, LossReason::MaxHold);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::MaxHold));
     assert!(world.locks().mutex("k").unwrap().try_lock().await.is_ok());
 }
 
@@ -161,7 +161,7 @@ async fn the_lease_is_seen_to_end_without_the_keeper() {
     assert!(guard.is_held());
     clock.advance(Duration::from_micros(1));
     assert!(!guard.is_held() && guard.remaining().is_zero());
-    assert_eq!(guard.loss(), Some(Reason::Expired));
+    assert_eq!(guard.loss(), Some(LossReason::Expired));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use distlock::{End, Error, Guard, Reason};
+use distlock::{Error, Guard, HoldEnd, LossReason};
 
 use crate::support::{World, go, ms, pass, queued, scripted, secs};
 
@@ -98,7 +98,7 @@ async fn the_holder_knows_before_another_can_enter() {
         Ok((guard, watch.end()))
     });
     let (_other, seen) = entering.await.unwrap().unwrap();
-    assert!(matches!(seen, Some(End::Lost(_))), "{seen:?}");
+    assert!(matches!(seen, Some(HoldEnd::Lost(_))), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn the_reason_does_not_depend_on_who_notices_first() {
     for looks in [false, true] {
         let (locks, store) = scripted();
         let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-        store.always_renew(distlock_testkit::Reply::transient());
+        store.always_renew(distlock_testkit::ScriptedReply::transient());
         let sleep = tokio::time::sleep(secs(30) - ms(302));
         if looks {
             sleep.await;
@@ -115,7 +115,7 @@ async fn the_reason_does_not_depend_on_who_notices_first() {
         }
         reasons.push(guard.lost().await);
     }
-    assert_eq!(reasons, [Reason::Unreachable; 2]);
+    assert_eq!(reasons, [LossReason::Unreachable; 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,13 +126,13 @@ async fn lost_is_final_and_everybody_agrees() {
     assert_eq!((watch.end(), token.is_cancelled()), (None, false));
     world.locks().break_hold("k", guard.fence()).await.unwrap();
     token.cancelled().await;
-    assert_eq!(watch.ended().await, End::Lost(Reason::Broken));
-    assert_eq!((guard.is_held(), guard.loss()), (false, Some(Reason::Broken)));
+    assert_eq!(watch.ended().await, HoldEnd::Lost(LossReason::Broken));
+    assert_eq!((guard.is_held(), guard.loss()), (false, Some(LossReason::Broken)));
     assert_eq!(guard.remaining(), ms(0));
     let refused = guard.run(async { "done" }).await;
-    assert!(matches!(refused, Err(Error::Lost { reason: Reason::Broken, .. })));
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Broken));
-    assert_eq!(watch.end(), Some(End::Lost(Reason::Broken)));
+    assert!(matches!(refused, Err(Error::Lost { reason: LossReason::Broken, .. })));
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Broken));
+    assert_eq!(watch.end(), Some(HoldEnd::Lost(LossReason::Broken)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn a_watch_agrees_with_what_the_release_returned() {
     let (locks, store) = scripted();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     let watch = guard.watch();
-    store.on_release(distlock_core::Outcome::Gone);
+    store.on_release(distlock_core::ReleaseOutcome::Gone);
     let end = guard.release().await.unwrap();
     assert_eq!(watch.end(), Some(end));
 }
@@ -205,5 +205,5 @@ async fn run_ends_the_work_at_the_loss_and_leaves_the_guard() {
     assert_eq!(guard.run(async { 42 }).await.unwrap(), 42);
     let cancelled = tokio::time::timeout(ms(10), guard.run(std::future::pending::<()>())).await;
     assert!(cancelled.is_err() && guard.is_held(), "cancelling the work gave the lock away");
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
 }

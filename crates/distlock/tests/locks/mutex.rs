@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use distlock::{End, Error, Pacing, Reason, Waiting};
+use distlock::{Backoff, Error, HoldEnd, LossReason, WaitMode};
 use distlock_core::{Answer, Busy};
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 
 use crate::support::{World, go, is_held, is_timeout, ms, pass, queued, scripted, secs};
 
@@ -70,7 +70,7 @@ async fn a_waiter_enters_as_soon_as_the_holder_leaves() {
         if drops {
             drop(guard);
         } else {
-            assert_eq!(guard.release().await.unwrap(), End::Released);
+            assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
         }
         let entered = waiting.await.unwrap().unwrap();
         assert!(left.elapsed() <= ms(1), "{:?}", left.elapsed());
@@ -95,7 +95,7 @@ async fn fifty_waiters_of_ten_processes_are_served_as_they_came() {
             let turn = served.fetch_add(1, Ordering::SeqCst);
             pass(ms(300)).await;
             let alone = served.load(Ordering::SeqCst) == turn + 1;
-            assert_eq!(guard.release().await?, End::Released);
+            assert_eq!(guard.release().await?, HoldEnd::Released);
             Ok((turn, alone))
         }));
         queued(&processes[0], "k", n as u64 + 1).await;
@@ -169,8 +169,8 @@ async fn polling_tries_as_often_as_it_may() {
     let world = World::new();
     let _guard = world.locks().mutex("k").unwrap().lock().await.unwrap();
     for retries in [0, 1, 5] {
-        let poll = Waiting::Poll(Pacing::fixed(ms(200)).max_retries(retries));
-        let mutex = world.locks().configure(|o| o.waiting(poll)).unwrap().mutex("k").unwrap();
+        let poll = WaitMode::Poll(Backoff::fixed(ms(200)).max_retries(retries));
+        let mutex = world.locks().configure(|o| o.wait_mode(poll)).unwrap().mutex("k").unwrap();
         let before = tokio::time::Instant::now();
         match mutex.lock().await {
             Err(Error::RetriesExhausted { attempts, .. }) => assert_eq!(attempts, retries + 1),
@@ -186,8 +186,8 @@ async fn polling_without_a_pause_neither_panics_nor_spins() {
     let (locks, store) = scripted();
     let busy = Busy { ticket: None, ahead: 0, retry_after: Some(ms(0)), holder: None };
     store.always_acquire(Answer::Busy(busy));
-    let poll = Waiting::Poll(Pacing::fixed(ms(0)));
-    let mutex = locks.configure(|o| o.waiting(poll)).unwrap().mutex("k").unwrap();
+    let poll = WaitMode::Poll(Backoff::fixed(ms(0)));
+    let mutex = locks.configure(|o| o.wait_mode(poll)).unwrap().mutex("k").unwrap();
     assert!(is_timeout(&mutex.try_lock_for(ms(100)).await));
     assert!(store.count_acquires() <= 101, "{} attempts", store.count_acquires());
 }
@@ -196,10 +196,10 @@ async fn polling_without_a_pause_neither_panics_nor_spins() {
 async fn one_slow_attempt_is_not_followed_by_a_burst() {
     let (locks, store) = scripted();
     let busy = Busy { ticket: None, ahead: 0, retry_after: None, holder: None };
-    store.on_acquire(Reply::from(Answer::Busy(busy.clone())).after(secs(3)));
+    store.on_acquire(ScriptedReply::from(Answer::Busy(busy.clone())).after(secs(3)));
     (0..5).for_each(|_| store.on_acquire(Answer::Busy(busy.clone())));
-    let poll = Waiting::Poll(Pacing::fixed(ms(500)));
-    let mutex = locks.configure(|o| o.waiting(poll)).unwrap().mutex("k").unwrap();
+    let poll = WaitMode::Poll(Backoff::fixed(ms(500)));
+    let mutex = locks.configure(|o| o.wait_mode(poll)).unwrap().mutex("k").unwrap();
     drop(mutex.lock().await.unwrap());
     let sent: Vec<_> = store.acquires().into_iter().map(|(at, _)| at).collect();
     assert_eq!(sent[0], ms(0), "the first attempt is immediate");
@@ -228,7 +228,7 @@ async fn a_closed_front_door_says_so() {
     locks.close().await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(Error::Closed)));
     assert!(matches!(locks.mutex("x").unwrap().try_lock().await, Err(Error::Closed)));
-    assert_eq!(mine.release().await.unwrap(), End::Lost(Reason::Closed));
+    assert_eq!(mine.release().await.unwrap(), HoldEnd::Lost(LossReason::Closed));
     assert!(locks.inspect("mine").await.unwrap().is_free());
     assert_eq!(locks.inspect("k").await.unwrap().waiters_total, 0);
     assert!(other.is_held());

@@ -1,6 +1,6 @@
 //! Looking from outside: inspect, list, break.
 
-use distlock::{Cursor, End, Error, Reason};
+use distlock::{Cursor, Error, HoldEnd, LossReason};
 
 use crate::support::{World, go, is_held, is_not_held, ms, pass, queued, secs};
 
@@ -73,10 +73,10 @@ async fn breaking_tells_the_holder_and_lets_the_next_one_in() {
     let waiting = go(async move { next.lock().await });
     queued(&world.locks(), "k", 1).await;
     world.locks().break_hold("k", guard.fence()).await.unwrap();
-    assert_eq!(guard.lost().await, Reason::Broken);
+    assert_eq!(guard.lost().await, LossReason::Broken);
     let entered = waiting.await.unwrap().unwrap();
     assert!(entered.fence() > guard.fence());
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Broken));
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Broken));
     assert!(entered.is_held());
 }
 
@@ -100,7 +100,7 @@ async fn breaking_one_reader_leaves_the_others() {
     let lock = || world.locks().rwlock("k").unwrap();
     let (one, two) = (lock().read().await.unwrap(), lock().read().await.unwrap());
     world.locks().break_hold("k", one.fence()).await.unwrap();
-    assert_eq!(one.lost().await, Reason::Broken);
+    assert_eq!(one.lost().await, LossReason::Broken);
     assert!(two.is_held());
     assert!(is_held(&lock().try_write().await));
 }
@@ -113,7 +113,7 @@ async fn an_adopted_hold_that_is_broken_is_told_at_its_next_renewal() {
     let guard = there.adopt(&lease).await.unwrap();
     world.locks().break_hold("k", guard.fence()).await.unwrap();
     let told = tokio::time::timeout(secs(11), guard.lost()).await;
-    assert_eq!(told, Ok(Reason::Gone), "the push went to whoever had asked for it");
+    assert_eq!(told, Ok(LossReason::Gone), "the push went to whoever had asked for it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,12 @@
 //! How one waits decides nothing about who goes first.
 
-use distlock::{Pacing, RwLock, Waiting};
+use distlock::{Backoff, RwLock, WaitMode};
 
 use crate::support::{World, go, is_held, ms, pass, queued, secs};
 
 fn polling(world: &World, pause_ms: u64) -> RwLock {
-    let pacing = Pacing::fixed(ms(pause_ms));
-    let locks = world.locks().configure(|o| o.waiting(Waiting::Poll(pacing))).unwrap();
+    let backoff = Backoff::fixed(ms(pause_ms));
+    let locks = world.locks().configure(|o| o.wait_mode(WaitMode::Poll(backoff))).unwrap();
     locks.rwlock("k").unwrap()
 }
 

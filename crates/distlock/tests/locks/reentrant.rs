@@ -1,6 +1,6 @@
 //! A mutex that its owner may enter again.
 
-use distlock::{End, ReentryId};
+use distlock::{HoldEnd, ReentryId};
 
 use crate::support::{World, go, is_held, is_timeout, ms, pass, queued, secs};
 
@@ -13,10 +13,10 @@ async fn a_nested_call_keeps_the_mutex_until_the_outer_one_leaves() {
     let inventory = me.lock().await.unwrap();
     assert_eq!((me.holds(), inventory.holds()), (2, 2));
     assert_eq!(process.fence(), inventory.fence());
-    assert_eq!(inventory.release().await.unwrap(), End::Released);
+    assert_eq!(inventory.release().await.unwrap(), HoldEnd::Released);
     assert_eq!(me.holds(), 1);
     assert!(is_held(&other.try_lock().await));
-    assert_eq!(process.release().await.unwrap(), End::Released);
+    assert_eq!(process.release().await.unwrap(), HoldEnd::Released);
     assert_eq!(me.holds(), 0);
     assert!(other.try_lock().await.is_ok());
 }
@@ -45,7 +45,7 @@ async fn an_inner_lease_never_shortens_the_outer() {
     pass(secs(5)).await;
     assert!(outer.is_held());
     assert!(is_held(&world.locks().mutex("k").unwrap().try_lock().await));
-    assert_eq!(outer.release().await.unwrap(), End::Released);
+    assert_eq!(outer.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn a_secret_carries_the_owner_into_another_process() {
     outer.release().await.unwrap();
     assert!(is_held(&here.mutex("k").unwrap().try_lock().await));
     pass(secs(90)).await;
-    assert_eq!(inner.release().await.unwrap(), End::Released);
+    assert_eq!(inner.release().await.unwrap(), HoldEnd::Released);
     assert!(here.inspect("k").await.unwrap().is_free());
 }
 
@@ -124,7 +124,7 @@ async fn a_foreign_release_changes_neither_count_nor_lease() {
     pass(secs(2)).await;
     let me = world.locks().reentrant("k").unwrap().owner().unwrap();
     let (outer, inner) = (me.lock().await.unwrap(), me.lock().await.unwrap());
-    assert!(matches!(locks.lease("k").unwrap().release(&stale).await.unwrap(), End::Lost(_)));
+    assert!(matches!(locks.lease("k").unwrap().release(&stale).await.unwrap(), HoldEnd::Lost(_)));
     assert_eq!(locks.inspect("k").await.unwrap().holders_total, 2);
     assert!(outer.is_held() && inner.is_held());
 }

@@ -1,6 +1,6 @@
 //! Many readers or one writer.
 
-use distlock::{End, Error, Order, Reason, RwLock};
+use distlock::{Error, HoldEnd, LossReason, Order, RwLock};
 
 use crate::support::{World, crash, go, is_held, ms, pass, queued, secs};
 
@@ -23,7 +23,7 @@ async fn three_readers_a_writer_and_a_reader_again() {
     let x = lock(&world).try_write().await.unwrap();
     assert!(is_held(&lock(&world).try_read().await));
     assert!(is_held(&lock(&world).try_write().await));
-    assert_eq!(x.release().await.unwrap(), End::Released);
+    assert_eq!(x.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +102,7 @@ async fn a_downgrade_lets_readers_in_and_keeps_writers_out() {
     assert!(is_held(&lock(&world).try_write().await));
     other.release().await.unwrap();
     assert!(is_held(&lock(&world).try_write().await));
-    assert_eq!(downgraded.release().await.unwrap(), End::Released);
+    assert_eq!(downgraded.release().await.unwrap(), HoldEnd::Released);
     assert!(lock(&world).try_write().await.is_ok());
 }
 
@@ -142,9 +142,9 @@ async fn a_lost_writer_cannot_be_downgraded() {
     let world = World::new();
     let held = world.locks().configure(|o| o.max_hold(secs(5))).unwrap().rwlock("k").unwrap();
     let writer = held.write().await.unwrap();
-    assert_eq!(writer.lost().await, Reason::MaxHold);
+    assert_eq!(writer.lost().await, LossReason::MaxHold);
     match writer.downgrade().await {
-        Err(Error::Lost { reason, .. }) => assert_eq!(reason, Reason::MaxHold),
+        Err(Error::Lost { reason, .. }) => assert_eq!(reason, LossReason::MaxHold),
         other => panic!("downgraded a lock that is lost: {other:?}"),
     }
 }
@@ -154,9 +154,9 @@ async fn a_broken_writer_that_downgrades_is_told_that_it_was_broken() {
     let world = World::new();
     let writer = lock(&world).write().await.unwrap();
     world.locks().break_hold("k", writer.fence()).await.unwrap();
-    assert_eq!(writer.lost().await, Reason::Broken);
+    assert_eq!(writer.lost().await, LossReason::Broken);
     match writer.downgrade().await {
-        Err(Error::Lost { reason, .. }) => assert_eq!(reason, Reason::Broken),
+        Err(Error::Lost { reason, .. }) => assert_eq!(reason, LossReason::Broken),
         other => panic!("{other:?}"),
     }
 }

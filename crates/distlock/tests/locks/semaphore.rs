@@ -1,6 +1,6 @@
 //! At most n at once.
 
-use distlock::{End, Error, Semaphore};
+use distlock::{Error, HoldEnd, Semaphore};
 
 use crate::support::{World, crash, go, is_held, is_timeout, ms, pass, queued, secs};
 
@@ -44,7 +44,7 @@ async fn never_more_than_the_permits_are_inside_under_contention() {
         }));
     }
     for task in tasks {
-        assert_eq!(task.await.unwrap().unwrap(), End::Released);
+        assert_eq!(task.await.unwrap().unwrap(), HoldEnd::Released);
     }
     assert_eq!(most.load(Ordering::SeqCst), 3);
 }

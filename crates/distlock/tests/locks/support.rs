@@ -7,7 +7,8 @@ use distlock::backends::Memory;
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Error, Fault, Guard, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Cursor, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+    Answer, Ask, Cursor, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing,
+    Streaming, Target,
 };
 use distlock_testkit::{Faults, Faulty, Scripted};
 use futures_util::StreamExt;
@@ -134,7 +135,11 @@ impl Backend for Hung {
         stream::iter(batch.iter().enumerate()).flat_map_unordered(None, one).boxed()
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         self.inner.release(target, how)
     }
 

@@ -1,6 +1,6 @@
 //! One id of a caller's for two keys: two leases that know nothing of each other.
 
-use distlock::{ClaimId, End};
+use distlock::{ClaimId, HoldEnd};
 
 use crate::support::{World, go, is_held, ms, pass, queued, secs};
 
@@ -17,7 +17,7 @@ async fn one_id_on_two_keys_is_two_leases() {
     assert_eq!(locks.stats().held, 2);
     pass(secs(300)).await;
     assert!(kept_a.is_held() && kept_b.is_held(), "both are renewed");
-    assert_eq!(kept_a.release().await.unwrap(), End::Released);
+    assert_eq!(kept_a.release().await.unwrap(), HoldEnd::Released);
     pass(secs(300)).await;
     assert!(kept_b.is_held(), "the other is still renewed");
     assert!(is_held(&world.locks().mutex("b").unwrap().try_lock().await));

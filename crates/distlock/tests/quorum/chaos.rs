@@ -8,7 +8,7 @@ use distlock::backends::QuorumOptions;
 use distlock::clock::BootClock;
 use distlock::{Clock, Locks};
 use distlock_testkit::Rng;
-use distlock_testkit::history::{End, History, Wish};
+use distlock_testkit::history::{AcquireSpec, History, ValidityEnd};
 use distlock_testkit::servers::RedisServer;
 
 use crate::support::Servers;
@@ -52,14 +52,14 @@ async fn work(locks: Locks, seed: u64, history: History, done: Arc<AtomicU32>) {
     let (quota, started) = (Quota::chosen(), clock.now());
     while !quota.is_met(done.load(Ordering::Relaxed), clock.now().since(started)) {
         let key = format!("k{}", rng.below(KEYS));
-        let entry = history.asks(Wish::mutex(key.clone()), clock.now());
+        let entry = history.asks(AcquireSpec::mutex(key.clone()), clock.now());
         let taken = locks.mutex(&key).unwrap().try_lock_for(Duration::from_secs(30)).await;
         let Ok(guard) = taken else { continue };
         let now = clock.now();
         entry.granted(guard.fence(), now);
         tokio::time::sleep(Duration::from_micros(rng.below(2_000))).await;
         entry.valid_until(clock.now().after(guard.remaining()));
-        let ended = if guard.is_held() { End::Released } else { End::Lost };
+        let ended = if guard.is_held() { ValidityEnd::Released } else { ValidityEnd::Lost };
         entry.ended(ended, clock.now());
         // Whether the release was acknowledged or not, the hold is over.
         let _ = guard.release().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock::backends::{Quorum, QuorumOptions, Redis};
 use distlock::{Backend, Key, Label};
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Renewal, Target};
+use distlock_core::{Answer, Ask, Claim, ClaimId, ReleaseOptions, Renewal, Target};
 use distlock_testkit::servers::{Proxy, RedisServer};
 use futures_util::StreamExt;
 
@@ -25,7 +25,7 @@ async fn visit(quorum: &Quorum, floor: Option<u64>) -> Option<u64> {
     let mut ask = Ask::new(claim, Label::new("owner", "me").unwrap(), Duration::from_secs(2));
     ask.fence_floor = floor;
     let answer = quorum.acquire(&ask).await;
-    quorum.release(&Target::Claim(ask.claim.clone()), How::default()).await.ok();
+    quorum.release(&Target::Claim(ask.claim.clone()), ReleaseOptions::default()).await.ok();
     match answer {
         Ok(Answer::Granted { fence }) => Some(fence),
         _ => None,

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use distlock::backends::{Memory, Quorum, QuorumOptions};
-use distlock::{Backend, Error, Key, Label, Locks, ManualClock, Reason};
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Outcome, Renewal, Standing, Target};
+use distlock::{Backend, Error, Key, Label, Locks, LossReason, ManualClock};
+use distlock_core::{
+    Answer, Ask, Claim, ClaimId, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target,
+};
 use distlock_testkit::servers::RedisServer;
 use futures_util::StreamExt;
 
@@ -53,7 +55,7 @@ async fn a_partial_acquire_is_released_on_every_node() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!holds(&nodes[3]).await && !holds(&nodes[4]).await, "a losing vote is given back");
     for (node, other) in nodes.iter().zip(&others) {
-        node.release(&Target::Claim(other.claim.clone()), How::default()).await.unwrap();
+        node.release(&Target::Claim(other.claim.clone()), ReleaseOptions::default()).await.unwrap();
     }
     drop(locks_of(&nodes).mutex("k").unwrap().try_lock().await.unwrap());
 }
@@ -83,11 +85,11 @@ async fn only_pure_renewals_count_and_lost_nodes_are_healed() {
     let (quorum, x) = (quorum_of(&nodes), ask());
     let fence = fence_of(&quorum.acquire(&x).await.unwrap());
     let target = Target::Claim(x.claim.clone());
-    nodes[0].release(&target, How::default()).await.unwrap();
+    nodes[0].release(&target, ReleaseOptions::default()).await.unwrap();
     assert_eq!(renewed(&quorum, &x).await, Standing::Held { fence });
     assert!(holds(&nodes[0]).await, "the node that lost the claim has it again");
-    nodes[0].release(&target, How::default()).await.unwrap();
-    nodes[1].release(&target, How::default()).await.unwrap();
+    nodes[0].release(&target, ReleaseOptions::default()).await.unwrap();
+    nodes[1].release(&target, ReleaseOptions::default()).await.unwrap();
     assert_eq!(renewed(&quorum, &x).await, Standing::Gone, "what is created anew does not count");
     assert!(!holds(&nodes[0]).await && !holds(&nodes[1]).await);
 }
@@ -132,7 +134,7 @@ async fn a_quorum_lost_is_noticed_at_the_deadline_and_not_before() {
     tokio::time::sleep(Duration::from_secs(45)).await;
     nodes[..3].iter().for_each(|node| node.set_down(true));
     let (left, since) = (guard.remaining(), tokio::time::Instant::now());
-    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
     let lasted = since.elapsed();
     assert!(lasted >= left && lasted < left + Duration::from_secs(1), "{lasted:?} of {left:?}");
 }
@@ -178,7 +180,7 @@ async fn a_fence_that_the_nodes_disagree_on_is_written_back() {
     // One node is ahead of all clocks.
     let far = Ask { fence_floor: Some(1 << 51), ..ask() };
     fence_of(&stores[0].acquire(&far).await.unwrap());
-    stores[0].release(&Target::Claim(far.claim.clone()), How::default()).await.unwrap();
+    stores[0].release(&Target::Claim(far.claim.clone()), ReleaseOptions::default()).await.unwrap();
     let x = ask();
     let fence = fence_of(&quorum.acquire(&x).await.unwrap());
     assert!(fence > 1 << 51);
@@ -191,7 +193,7 @@ async fn a_fence_that_the_nodes_disagree_on_is_written_back() {
     let report = quorum.release_everywhere(&x.claim.key, x.claim.id).await;
     assert_eq!((report.total, report.released, report.quorum), (3, 3, true));
     assert_eq!(
-        stores[0].release(&Target::Claim(x.claim), How::default()).await.unwrap(),
-        Outcome::Gone
+        stores[0].release(&Target::Claim(x.claim), ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::Gone
     );
 }

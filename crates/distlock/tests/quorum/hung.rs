@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::backends::QuorumOptions;
 use distlock::{Backend, Key, Label, Locks};
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Outcome, Target};
+use distlock_core::{Answer, Ask, Claim, ClaimId, ReleaseOptions, ReleaseOutcome, Target};
 use distlock_testkit::servers::RedisServer;
 use tokio::time::{Instant, sleep};
 
@@ -120,8 +120,9 @@ async fn a_split_vote_is_given_up_and_released_without_waiting_for_hung_nodes() 
         let (mine, began) = (ask(), Instant::now());
         let answer = quorum.acquire(&mine).await.unwrap();
         assert!(matches!(answer, Answer::Outvoted(_)), "{answer:?}");
-        let outcome = quorum.release(&Target::Claim(mine.claim), How::default()).await.unwrap();
-        assert_eq!(outcome, Outcome::WasHeld, "two nodes had it and two cannot say");
+        let outcome =
+            quorum.release(&Target::Claim(mine.claim), ReleaseOptions::default()).await.unwrap();
+        assert_eq!(outcome, ReleaseOutcome::WasHeld, "two nodes had it and two cannot say");
         let (took, known) = (began.elapsed(), started.elapsed() > Duration::from_secs(1));
         let bound = Duration::from_millis(if known { 0 } else { 200 });
         assert!(took <= bound, "round {rounds} took {took:?}");
@@ -131,6 +132,6 @@ async fn a_split_vote_is_given_up_and_released_without_waiting_for_hung_nodes() 
         sleep(Duration::from_millis(7)).await;
         rounds += 1;
     }
-    nodes[2].release(&Target::Claim(rival.claim), How::default()).await.unwrap();
+    nodes[2].release(&Target::Claim(rival.claim), ReleaseOptions::default()).await.unwrap();
     assert!(matches!(quorum.acquire(&ask()).await, Ok(Answer::Granted { .. })));
 }

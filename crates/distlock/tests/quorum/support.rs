@@ -8,7 +8,8 @@ use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Clock, Cursor, Fault, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Confirmed, How, Outcome, Pending, Push, Renewal, Standing, Streaming, Target,
+    Answer, Ask, Confirmed, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing,
+    Streaming, Target,
 };
 use distlock_testkit::servers::RedisServer;
 use futures_util::{StreamExt, stream};
@@ -149,7 +150,11 @@ impl Backend for Mortal {
         }))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(async move { self.store().await?.release(target, how).await })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::backends::Quorum;
 use distlock::{Backend, Key, Label};
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Renewal, Target};
+use distlock_core::{Answer, Ask, Claim, ClaimId, ReleaseOptions, Renewal, Target};
 use distlock_testkit::sweep::sweep_unpolled;
 use distlock_testkit::{Faults, Faulty};
 use futures_util::StreamExt;
@@ -37,7 +37,7 @@ const CALLS: [(&str, Call); 9] = [
     ("renew", |q, ask| Box::pin(async move { renew(&q, ask.claim).await })),
     ("release", |q, ask| {
         let target = Target::Claim(ask.claim);
-        Box::pin(async move { drop(q.release(&target, How::default()).await) })
+        Box::pin(async move { drop(q.release(&target, ReleaseOptions::default()).await) })
     }),
     ("release_everywhere", |q, ask| {
         Box::pin(async move { drop(q.release_everywhere(&ask.claim.key, ask.claim.id).await) })
@@ -116,7 +116,7 @@ async fn others(quorum: &Quorum) {
     let own = ask("others");
     granted(quorum, &own).await;
     renew(quorum, own.claim.clone()).await;
-    quorum.release(&Target::Claim(own.claim), How::default()).await.unwrap();
+    quorum.release(&Target::Claim(own.claim), ReleaseOptions::default()).await.unwrap();
     quorum.inspect(&Key::new("others").unwrap()).await.unwrap();
 }
 

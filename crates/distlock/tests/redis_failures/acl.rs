@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use distlock::backends::Redis;
-use distlock::{End, Locks};
+use distlock::{HoldEnd, Locks};
 use distlock_testkit::servers::RedisServer;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata};
@@ -32,11 +32,11 @@ async fn hand_over(a: &Locks, b: &Locks) -> std::time::Duration {
     let held = lock(a).await;
     let next = wait(b);
     queued(a, 1).await;
-    assert_eq!(held.release().await.unwrap(), End::Released);
+    assert_eq!(held.release().await.unwrap(), HoldEnd::Released);
     let released = Instant::now();
     let (at, guard) = tokio::time::timeout(ms(5000), next).await.unwrap().unwrap();
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     at.saturating_duration_since(released)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock::{End, Error, Reason};
+use distlock::{Error, HoldEnd, LossReason};
 use distlock_testkit::servers::Flow;
 
 use crate::support::*;
@@ -19,7 +19,7 @@ async fn a_lost_reply_does_not_take_the_lock_twice() {
     let minted = server.command(&["GET", "distlock:fence"]);
     assert!(minted.contains(&guard.fence().to_string()), "one fence was minted: {minted}");
     assert_eq!(fence_at(&server), guard.fence());
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     nothing_left(&server, ms(1000)).await;
 }
 
@@ -151,14 +151,14 @@ async fn what_an_old_connection_still_carries_does_not_touch_the_next_holder() {
     // The next renewal is caught in the old connection; those over a new one are refused.
     proxy.freeze();
     proxy.refuse();
-    assert!(matches!(guard.lost().await, Reason::Unreachable | Reason::Expired));
+    assert!(matches!(guard.lost().await, LossReason::Unreachable | LossReason::Expired));
     let next = lock(&b).await;
     let before = number(&server, &["PTTL", MAIN]);
     proxy.thaw();
     pass(ms(200)).await;
     assert_eq!(fence_at(&server), next.fence());
     assert!(number(&server, &["PTTL", MAIN]) <= before, "renewed by somebody else");
-    assert_eq!(next.release().await.unwrap(), End::Released);
+    assert_eq!(next.release().await.unwrap(), HoldEnd::Released);
     drop(guard);
 }
 
@@ -204,8 +204,8 @@ async fn a_late_release_does_not_touch_the_next_holder() {
     assert!(began.elapsed() < ms(3000) && !late.is_held());
     proxy.both(Flow::Pass);
     let end = late.release().await.unwrap();
-    assert!(matches!(end, End::Lost(_)), "{end:?}");
+    assert!(matches!(end, HoldEnd::Lost(_)), "{end:?}");
     assert!(next.is_held());
     assert_eq!(fence_at(&server), next.fence());
-    assert_eq!(next.release().await.unwrap(), End::Released);
+    assert_eq!(next.release().await.unwrap(), HoldEnd::Released);
 }

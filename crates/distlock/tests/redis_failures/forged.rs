@@ -1,6 +1,6 @@
 //! A user that may read the keys of locks and publish can forge what the scripts push.
 
-use distlock::{Event, Locks, Reason};
+use distlock::{Event, Locks, LossReason};
 use distlock_testkit::servers::RedisServer;
 
 use crate::support::*;
@@ -87,5 +87,5 @@ async fn with_verify_push_a_break_counts_only_if_the_server_says_so() {
     assert!(guard.is_held(), "a forged break was believed");
     operator.break_hold(KEY, guard.fence()).await.unwrap();
     let lost = tokio::time::timeout(ms(5_000), guard.lost()).await.expect("a true break counts");
-    assert_eq!(lost, Reason::Gone);
+    assert_eq!(lost, LossReason::Gone);
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use distlock::{End, Error, Locks};
-use distlock_core::{Answer, Ask, Backend, Claim, ClaimId, How, Key, Label, Target};
+use distlock::{Error, HoldEnd, Locks};
+use distlock_core::{Answer, Ask, Backend, Claim, ClaimId, Key, Label, ReleaseOptions, Target};
 use distlock_testkit::servers::RedisServer;
 
 use crate::support::*;
@@ -77,7 +77,7 @@ async fn every_name_is_a_lock_of_its_own() {
     }
     assert_eq!(listed(&b).await, names.iter().cloned().collect());
     for (name, guard) in names.iter().zip(guards) {
-        assert_eq!(guard.release().await.unwrap(), End::Released, "{name:?}");
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Released, "{name:?}");
     }
     nothing_left(&server, ms(500)).await;
 }
@@ -169,7 +169,7 @@ async fn a_ttl_is_refused_or_is_what_the_server_keeps() {
         let left = Duration::from_millis(number(&server, &["PTTL", MAIN]).unsigned_abs());
         assert!(left <= ttl + ms(1) && left + ms(900) > ttl, "{ttl:?}: {left:?} left");
         assert!(leases.remaining(&lease) < ttl);
-        assert_eq!(leases.release(&lease).await.unwrap(), End::Released);
+        assert_eq!(leases.release(&lease).await.unwrap(), HoldEnd::Released);
     }
     nothing_left(&server, ms(500)).await;
 }
@@ -202,7 +202,7 @@ async fn the_counter_lives_on_with_every_use_also_under_floors_ahead_of_the_cloc
         let owner = Label::new("owner", "me").unwrap();
         let ask = Ask { fence_floor: Some(floor), ..Ask::new(claim.clone(), owner, ms(5000)) };
         assert_eq!(store.acquire(&ask).await.unwrap(), Answer::Granted { fence: floor });
-        store.release(&Target::Claim(claim), How::default()).await.unwrap();
+        store.release(&Target::Claim(claim), ReleaseOptions::default()).await.unwrap();
         let left = server.command(&["PTTL", "distlock:fence"]);
         let left: u64 = left.trim().trim_start_matches(':').parse().unwrap();
         assert!(left > 300 * 24 * 3_600_000, "{left} ms are left");

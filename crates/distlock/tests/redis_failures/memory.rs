@@ -1,6 +1,6 @@
 //! Part C: memory that runs out.
 
-use distlock::{End, Error, Reason};
+use distlock::{Error, HoldEnd, LossReason};
 use distlock_testkit::servers::RedisServer;
 
 use crate::support::*;
@@ -32,8 +32,8 @@ async fn an_evicted_lock_is_lost_at_the_next_renewal() {
     server.command(&["SET", "straw", "x"]);
     assert!(left(&server).is_empty(), "it was evicted");
     let reason = tokio::time::timeout(TTL, guard.lost()).await.expect("lost within a renewal");
-    assert_eq!(reason, Reason::Gone);
-    assert!(matches!(guard.release().await.unwrap(), End::Lost(Reason::Gone)));
+    assert_eq!(reason, LossReason::Gone);
+    assert!(matches!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Gone)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -53,11 +53,11 @@ async fn full_memory_stops_acquires_but_neither_renewals_nor_releases() {
     pass(2 * TTL).await;
     assert!(guard.is_held() && reader.is_held() && permit.is_held());
     assert!(a.stats().renewals >= renewals + 3, "{:?}", a.stats());
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     let (_, next) = tokio::time::timeout(ms(6000), waiter).await.expect("handed over").unwrap();
-    assert_eq!(next.release().await.unwrap(), End::Released);
-    assert_eq!(reader.release().await.unwrap(), End::Released);
-    assert_eq!(permit.release().await.unwrap(), End::Released);
+    assert_eq!(next.release().await.unwrap(), HoldEnd::Released);
+    assert_eq!(reader.release().await.unwrap(), HoldEnd::Released);
+    assert_eq!(permit.release().await.unwrap(), HoldEnd::Released);
     nothing_left(&server, ms(1000)).await;
 }
 

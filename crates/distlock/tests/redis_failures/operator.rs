@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use distlock::{End, Error, Reason};
+use distlock::{Error, HoldEnd, LossReason};
 use distlock_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 
@@ -19,7 +19,7 @@ async fn scripts_that_are_flushed_all_the_time_fail_no_call() {
             let (mutex, rwlock) = (locks.mutex(KEY).unwrap(), locks.rwlock("rw").unwrap());
             for _ in 0..60 {
                 let guard = mutex.lock().await.unwrap();
-                assert_eq!(guard.release().await.unwrap(), End::Released, "worker {n}");
+                assert_eq!(guard.release().await.unwrap(), HoldEnd::Released, "worker {n}");
                 drop(rwlock.read().await.unwrap());
                 rwlock.write().await.unwrap().release().await.unwrap();
                 locks.inspect(KEY).await.unwrap();
@@ -101,7 +101,7 @@ async fn during_a_hold(harm: impl FnOnce(&RedisServer)) {
     queued(&a, 10).await;
     harm(&server);
     let began = Instant::now();
-    assert_eq!(guard.lost().await, Reason::Gone);
+    assert_eq!(guard.lost().await, LossReason::Gone);
     assert!(began.elapsed() <= ttl / 3 + ms(500), "{:?}", began.elapsed());
     let all = tokio::time::timeout(ms(8000), join_all(waiters)).await.expect("waiters proceed");
     let mut fences: Vec<_> = all.into_iter().map(|fence| fence.unwrap()).collect();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock::{Error, Locks, Reason};
+use distlock::{Error, Locks, LossReason};
 use distlock_testkit::servers::{Flow, RedisServer};
 
 use crate::support::*;
@@ -49,7 +49,7 @@ async fn a_long_partition_is_noticed_before_another_client_holds() {
     let (cut_at, remaining) = (Instant::now(), guard.remaining());
     let reason = guard.lost().await;
     let lost_at = Instant::now();
-    assert_eq!(reason, Reason::Unreachable);
+    assert_eq!(reason, LossReason::Unreachable);
     let lasted = lost_at - cut_at;
     assert!(lasted + ms(2) >= remaining, "lost after {lasted:?}, valid for {remaining:?}");
     assert!(lasted <= TTL + ms(500), "lost after {lasted:?}");
@@ -70,7 +70,7 @@ async fn replies_alone_are_lost_and_so_is_the_hold() {
     let guard = lock(&a).await;
     proxy.replies(Flow::Hold);
     let began = Instant::now();
-    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
     assert!(began.elapsed() <= TTL + ms(500), "{:?}", began.elapsed());
     assert_eq!(left(&server), [MAIN], "the server was renewed all the while");
     drop(guard);
@@ -166,7 +166,7 @@ async fn a_network_as_slow_as_the_lease_never_makes_a_dead_guard() {
                 assert!(can_hold && guard.is_held(), "{share}: held with {left:?}");
                 assert!(left <= ttl, "{share}: {left:?} left");
             }
-            Err(Error::Lost { reason: Reason::TooSlow, .. } | Error::Timeout { .. }) => {
+            Err(Error::Lost { reason: LossReason::TooSlow, .. } | Error::Timeout { .. }) => {
                 assert!(share > 0.5, "{share}: could have been held");
             }
             Err(error) => panic!("{share}: {error}"),

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use distlock::backends::Redis;
-use distlock::{ClaimId, End, Error, Key, Label, Reason};
+use distlock::{ClaimId, Error, HoldEnd, Key, Label, LossReason};
 use distlock_core::{Ask, Backend, CAPACITY_MAX, Claim, Renewal, Standing};
 use distlock_testkit::servers::{RedisServer, RedisServerOptions};
 use futures_util::StreamExt;
@@ -25,7 +25,7 @@ async fn a_restart_without_memory_is_noticed_and_fences_still_grow() {
     queued(&a, 1).await;
     tokio::task::block_in_place(|| server.restart());
     let restarted = Instant::now();
-    assert_eq!(guard.lost().await, Reason::Gone);
+    assert_eq!(guard.lost().await, LossReason::Gone);
     assert!(restarted.elapsed() < TTL, "{:?}", restarted.elapsed());
     let (_, next) = tokio::time::timeout(ms(5000), next).await.unwrap().unwrap();
     assert!(next.fence() > guard.fence(), "{} after {}", next.fence(), guard.fence());
@@ -72,7 +72,7 @@ async fn a_restart_with_a_log_keeps_the_lock() {
     let renewals = a.stats().renewals;
     until("it is renewed again", ms(4500), async || a.stats().renewals > renewals).await;
     assert!(guard.is_held());
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     let (_, next) = tokio::time::timeout(ms(5000), waiter).await.unwrap().unwrap();
     assert!(next.is_held());
 }
@@ -84,7 +84,7 @@ async fn a_server_that_stops_past_the_lease_loses_the_hold() {
     let guard = lock(&a).await;
     server.pause();
     let began = Instant::now();
-    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
     assert!(began.elapsed() < TTL + ms(600), "{:?}", began.elapsed());
     pass(TTL / 2).await;
     server.resume();
@@ -128,7 +128,7 @@ async fn a_server_that_cannot_save_is_a_passing_fault() {
     pass(ms(100)).await;
     server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     let third = tokio::time::timeout(ms(5000), waiting).await.unwrap().unwrap().unwrap();
-    assert_eq!(third.release().await.unwrap(), End::Released);
+    assert_eq!(third.release().await.unwrap(), HoldEnd::Released);
     nothing_left(&server, ms(4000)).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use distlock::backends::Redis;
-use distlock::{Durability, End, Error, Locks};
+use distlock::{Durability, Error, HoldEnd, Locks};
 use distlock_core::Backend;
 use distlock_testkit::servers::RedisServer;
 
@@ -34,9 +34,9 @@ async fn a_connection_of_the_program_carries_locks_beside_its_own_commands() {
     let renewals = ours.stats().renewals;
     until("it is renewed", TTL, async || ours.stats().renewals > renewals).await;
     let x: u32 = redis::cmd("GET").arg("x").query_async(&mut theirs).await.unwrap();
-    assert_eq!((x, guard.release().await.unwrap()), (7, End::Released));
+    assert_eq!((x, guard.release().await.unwrap()), (7, HoldEnd::Released));
     let reader = ours.rwlock(KEY).unwrap().read().await.unwrap();
-    assert_eq!(reader.release().await.unwrap(), End::Released);
+    assert_eq!(reader.release().await.unwrap(), HoldEnd::Released);
     nothing_left(&server, ms(1000)).await;
     assert!(server.command(&["PUBSUB", "CHANNELS"]).starts_with("*1"), "only the other listens");
 }
@@ -55,7 +55,7 @@ async fn a_waiter_on_a_connection_of_the_program_looks_by_itself() {
     let (at, guard) = tokio::time::timeout(ms(5000), next).await.unwrap().unwrap();
     // Its heartbeats are 15 s apart: only looking can have told.
     assert!(at.saturating_duration_since(released) < ms(4000));
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

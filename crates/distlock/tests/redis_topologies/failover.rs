@@ -1,6 +1,6 @@
 //! A primary of a cluster dies and its replica takes over.
 
-use distlock::End;
+use distlock::HoldEnd;
 use distlock_testkit::servers::{RedisCluster, RedisServer, RedisServerOptions};
 
 use crate::support::*;
@@ -34,7 +34,7 @@ async fn a_cluster_failover_loses_no_replicated_hold_and_no_place() {
     let [first] = guards;
     let fence = first.fence();
     assert_eq!(fence_at(&cluster.replicas()[0], &key), Some(fence));
-    assert_eq!(first.release().await.unwrap(), End::Released);
+    assert_eq!(first.release().await.unwrap(), HoldEnd::Released);
     let next = got(next, ms(15_000)).await;
     assert!(next.fence() > fence);
     assert_eq!((b.stats().places_lost, others.stats().losses), (0, 0));
@@ -53,6 +53,6 @@ async fn a_cluster_node_that_knows_no_slots_fails_no_call() {
         let a = patient(&url, 2000, ms(10_000), ms(4000));
         let guard = a.mutex("k").unwrap().try_lock_for(ms(5000)).await;
         let guard = guard.unwrap_or_else(|error| panic!("client {round}: {error}"));
-        assert_eq!(guard.release().await.unwrap(), End::Released);
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     }
 }

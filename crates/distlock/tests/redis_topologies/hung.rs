@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock::{End, Guard};
+use distlock::{Guard, HoldEnd};
 use distlock_testkit::servers::RedisCluster;
 
 use crate::support::*;
@@ -21,7 +21,7 @@ async fn twenty_locks_over_all_slots_are_renewed_for_long() {
     assert_eq!(a.stats().losses, 0);
     assert!(a.stats().renewals >= 20 * 8, "{} renewals", a.stats().renewals);
     for guard in guards {
-        assert_eq!(guard.release().await.unwrap(), End::Released);
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     }
 }
 

@@ -1,6 +1,6 @@
 //! No name puts the keys of one lock into different slots.
 
-use distlock::{End, Error, Locks};
+use distlock::{Error, HoldEnd, Locks};
 use distlock_testkit::servers::RedisCluster;
 use futures_util::future::join_all;
 
@@ -62,7 +62,7 @@ async fn every_kind(a: &Locks, b: &Locks, name: &str) -> Result<(), Error> {
     let leases = a.lease(name)?;
     let mut lease = leases.acquire().await?;
     leases.extend(&mut lease).await?;
-    assert_eq!(leases.release(&lease).await?, End::Released, "{name:?}");
+    assert_eq!(leases.release(&lease).await?, HoldEnd::Released, "{name:?}");
     mutex(a, b, name).await?;
     readers(a, b, name).await?;
     let semaphore = a.semaphore(name, 3)?;
@@ -76,7 +76,7 @@ async fn every_kind(a: &Locks, b: &Locks, name: &str) -> Result<(), Error> {
     let (outer, inner) = (owner.lock().await?, owner.lock().await?);
     outer.release().await?;
     assert!(inner.is_held(), "{name:?}");
-    assert_eq!(inner.release().await?, End::Released, "{name:?}");
+    assert_eq!(inner.release().await?, HoldEnd::Released, "{name:?}");
     assert!(a.inspect(name).await?.is_free(), "{name:?}");
     Ok(())
 }
@@ -87,7 +87,7 @@ async fn mutex(a: &Locks, b: &Locks, name: &str) -> Result<(), Error> {
     queued(a, name, 1).await;
     let seen = a.inspect(name).await?;
     assert_eq!((seen.key.as_str(), seen.holders_total), (name, 1));
-    assert_eq!(first.release().await?, End::Released, "{name:?}");
+    assert_eq!(first.release().await?, HoldEnd::Released, "{name:?}");
     let next = got(next, ms(10_000)).await;
     a.break_hold(name, next.fence()).await?;
     next.release().await?;
@@ -103,8 +103,8 @@ async fn readers(a: &Locks, b: &Locks, name: &str) -> Result<(), Error> {
     let reader = reader.await.unwrap()?;
     let (leases, mut lease) = (b.lease(name)?, reader.into_lease());
     leases.extend(&mut lease).await?;
-    assert_eq!(lowered.release().await?, End::Released, "{name:?}");
-    assert_eq!(leases.release(&lease).await?, End::Released, "{name:?}");
+    assert_eq!(lowered.release().await?, HoldEnd::Released, "{name:?}");
+    assert_eq!(leases.release(&lease).await?, HoldEnd::Released, "{name:?}");
     Ok(())
 }
 
@@ -135,7 +135,7 @@ async fn a_bare_name_never_spreads_over_slots() {
     let a = patient(&format!("{}?namespace=", cluster.url()), 5000, ms(20_000), ms(10_000));
     for name in corpus().iter().filter(|name| has_no_tag_but_closes(name)) {
         match a.mutex(name.as_str()).unwrap().try_lock().await {
-            Ok(guard) => assert_eq!(guard.release().await.unwrap(), End::Released),
+            Ok(guard) => assert_eq!(guard.release().await.unwrap(), HoldEnd::Released),
             Err(error) => assert!(!error.to_string().contains("same slot"), "{name:?}: {error}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock::{Durability, End, Error, Reason};
+use distlock::{Durability, Error, HoldEnd, LossReason};
 use distlock_testkit::servers::{RedisSentinel, RedisServer};
 
 use crate::support::*;
@@ -21,9 +21,9 @@ async fn a_grant_lost_in_a_failover_is_noticed_and_fences_grow() {
     let second = b.mutex("k").unwrap().try_lock_for(ms(10_000)).await.unwrap();
     assert!(second.fence() > first.fence(), "{} after {}", second.fence(), first.fence());
     let reason = tokio::time::timeout(ms(8000), first.lost()).await.unwrap();
-    assert_eq!(reason, Reason::Gone, "lost by the next renewal, not by the end of the lease");
+    assert_eq!(reason, LossReason::Gone, "lost by the next renewal, not by the end of the lease");
     assert!(second.is_held());
-    assert_eq!(first.release().await.unwrap(), End::Lost(Reason::Gone));
+    assert_eq!(first.release().await.unwrap(), HoldEnd::Lost(LossReason::Gone));
     assert_eq!(fence_at(&servers.replica, "k"), Some(second.fence()), "the second is untouched");
 }
 
@@ -46,11 +46,11 @@ async fn replicated_holds_outlive_a_failover_and_waiters_go_on() {
     all_renewed(&a, &guards, ttl).await;
     let first = guards.swap_remove(0);
     let fence = first.fence();
-    assert_eq!(first.release().await.unwrap(), End::Released);
+    assert_eq!(first.release().await.unwrap(), HoldEnd::Released);
     let next = got(next, ms(15_000)).await;
     assert!(next.fence() > fence);
     for guard in guards {
-        assert_eq!(guard.release().await.unwrap(), End::Released);
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     }
     assert_eq!((a.stats().losses, b.stats().losses, b.stats().places_lost), (0, 0, 0));
 }
@@ -87,7 +87,7 @@ async fn a_primary_that_stops_and_returns_as_replica_costs_nothing() {
     all_renewed(&a, std::slice::from_ref(&guard), ms(10_000)).await;
     assert_eq!(fence_at(&servers.replica, "k"), Some(guard.fence()));
     for guard in [guard, other, third] {
-        assert_eq!(guard.release().await.unwrap(), End::Released);
+        assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use distlock::{End, Error};
+use distlock::{Error, HoldEnd};
 use distlock_testkit::servers::RedisCluster;
 
 use crate::support::*;
@@ -22,10 +22,10 @@ async fn a_slot_that_moved_is_followed_with_all_its_claims() {
     let [first] = guards;
     let fence = first.fence();
     assert_eq!(fence_at(&nodes[2], key), Some(fence), "it is renewed where it is now");
-    assert_eq!(first.release().await.unwrap(), End::Released);
+    assert_eq!(first.release().await.unwrap(), HoldEnd::Released);
     let next = got(next, ms(10_000)).await;
     assert!(next.fence() > fence);
-    assert_eq!(next.release().await.unwrap(), End::Released);
+    assert_eq!(next.release().await.unwrap(), HoldEnd::Released);
     assert_eq!(b.stats().places_lost, 0);
     let again = a.mutex(key.as_str()).unwrap().try_lock().await.unwrap();
     assert!(again.fence() > fence);
@@ -47,7 +47,7 @@ async fn a_hold_is_renewed_through_ask() {
     pass(ms(1500)).await;
     assert!(guard.is_held(), "{:?}", guard.loss());
     assert_eq!(fence_at(&nodes[1], key), Some(guard.fence()));
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +69,7 @@ async fn a_held_mutex_is_renewed_while_its_slot_is_in_limbo() {
     assert!(!next.is_finished(), "it waits, or it has failed");
     moving.finish();
     queued(&b, key, 1).await;
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     got(next, ms(5000)).await.release().await.unwrap();
     assert_eq!(a.stats().losses, 0);
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::{
-    ClaimId, Error, Guard, Lease, Leases, Locks, Options, Order, Pacing, ReentrantGuard, ReentryId,
-    Waiting, WriteGuard,
+    Backoff, ClaimId, Error, Guard, Lease, Leases, Locks, Options, Order, ReentrantGuard,
+    ReentryId, WaitMode, WriteGuard,
 };
 use distlock_testkit::Rng;
-use distlock_testkit::history::{End, Wish};
+use distlock_testkit::history::{AcquireSpec, ValidityEnd};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::planted::Bug;
@@ -105,8 +105,8 @@ impl Player {
             _ => None,
         };
         let waiting = match self.rng.below(8) {
-            0 => Waiting::Poll(Pacing::fixed(self.millis(10, 60))),
-            _ => Waiting::Queue,
+            0 => WaitMode::Poll(Backoff::fixed(self.millis(10, 60))),
+            _ => WaitMode::Queue,
         };
         let patience = self.millis(500, 5_000);
         let hold_at_least = if self.rng.chance(0.1) { self.millis(1, 200) } else { Duration::ZERO };
@@ -115,7 +115,7 @@ impl Player {
         self.may_leak = max_hold.is_some();
         let label = label.to_owned();
         move |options| {
-            let options = options.ttl(ttl).place(place).max_wait(max_wait).waiting(waiting);
+            let options = options.ttl(ttl).place(place).max_wait(max_wait).wait_mode(waiting);
             let options = options.hold_at_least(hold_at_least).lock_delay(lock_delay);
             options.owner(label).patience(patience).max_hold(max_hold)
         }
@@ -200,7 +200,7 @@ impl Player {
                 continue;
             }
             if taken.remaining().is_zero() {
-                holding.end(End::Lost);
+                holding.end(ValidityEnd::Lost);
                 break;
             }
             holding.valid_for(taken.remaining());
@@ -222,7 +222,7 @@ impl Player {
             (Taken::Guard(guard), 0..2) => self.hand_over(guard, &holding, kind).await,
             (Taken::Guard(guard), 2) if self.may_leak => self.leak(guard, &holding),
             (Taken::Guard(guard), 3..6) => {
-                holding.end(End::Released);
+                holding.end(ValidityEnd::Released);
                 drop(guard);
             }
             (taken, _) => leave(taken, &holding).await,
@@ -267,7 +267,7 @@ impl Player {
 }
 
 async fn leave(taken: Taken, holding: &Holding) {
-    holding.end(End::Released);
+    holding.end(ValidityEnd::Released);
     match taken {
         Taken::Guard(guard) => drop(guard.release().await),
         Taken::Writer(guard) => drop(guard.release().await),
@@ -276,17 +276,22 @@ async fn leave(taken: Taken, holding: &Holding) {
     }
 }
 
-fn wish(key: &str, kind: &Kind) -> Wish {
+fn wish(key: &str, kind: &Kind) -> AcquireSpec {
     let group = |group: &Option<&str>| group.map(str::to_owned);
     match kind {
-        Kind::Mutex | Kind::Lease(_) => Wish::mutex(key),
-        Kind::Permits(n, of) => Wish::permits(key, *n, *of),
+        Kind::Mutex | Kind::Lease(_) => AcquireSpec::mutex(key),
+        Kind::Permits(n, of) => AcquireSpec::permits(key, *n, *of),
         Kind::Reentrant(id) => {
             let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
-            Wish { thread: Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])), ..Wish::mutex(key) }
+            AcquireSpec {
+                thread: Some(u64::from_be_bytes([a, b, c, d, e, f, g, h])),
+                ..AcquireSpec::mutex(key)
+            }
         }
-        Kind::Read(order, of) => Wish { group: group(of), ..Wish::read(key, *order) },
-        Kind::Write(order, of) => Wish { group: group(of), ..Wish::write(key, *order) },
+        Kind::Read(order, of) => AcquireSpec { group: group(of), ..AcquireSpec::read(key, *order) },
+        Kind::Write(order, of) => {
+            AcquireSpec { group: group(of), ..AcquireSpec::write(key, *order) }
+        }
     }
 }
 

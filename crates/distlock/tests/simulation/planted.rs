@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, How, Key, Outcome, Page,
-    Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket, Waiting,
+    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, Key, Page, Pending, Push,
+    QueuePosition, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
+    Ticket,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
@@ -133,14 +134,14 @@ impl Planted {
             }
             (Bug::ShortensLeases, standing @ Standing::Held { .. }, Some(ask)) => {
                 let target = Target::Claim(renewal.claim.clone());
-                self.inner.release(&target, How::default()).await?;
+                self.inner.release(&target, ReleaseOptions::default()).await?;
                 let short = Duration::from_millis(20);
                 self.inner.acquire(&Ask { ttl: short, wait: None, ..ask }).await?;
                 Ok(standing)
             }
             (Bug::TellsNobody, Standing::Held { .. }, _) if renewal.ticket.is_some() => {
                 let ticket = self.known().places.get(&id).copied().unwrap_or_default();
-                Ok(Standing::Waiting(Waiting { ticket, ahead: 0, retry_after: None }))
+                Ok(Standing::Waiting(QueuePosition { ticket, ahead: 0, retry_after: None }))
             }
             (Bug::RepeatsFences, Standing::Held { fence }, _) => {
                 Ok(Standing::Held { fence: fence & !7 })
@@ -177,7 +178,11 @@ impl Backend for Planted {
         Box::pin(answers.then(stand))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         self.inner.release(target, how)
     }
 

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Clock, Cursor, Fault, Health, How, Key, Moment,
-    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target, Ticket,
+    Answer, Ask, Backend, Capabilities, ClaimId, Clock, Cursor, Fault, Health, Key, Moment, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
+    Ticket,
 };
-use distlock_testkit::history::{End, Entry, History, Wish};
+use distlock_testkit::history::{AcquireSpec, History, HistoryEntry, ValidityEnd};
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::watch;
 
@@ -49,8 +50,8 @@ impl Gate {
 
 /// One acquisition of one client, from the ask to the grant.
 struct Acquisition {
-    wish: Wish,
-    entry: Entry,
+    wish: AcquireSpec,
+    entry: HistoryEntry,
     id: Option<ClaimId>,
     ticket: Option<Ticket>,
     /// When the present claim was asked for first.
@@ -99,7 +100,7 @@ impl Witness {
     }
 
     /// A client is about to ask under this label.
-    pub(crate) fn asks(&self, label: &str, wish: Wish) {
+    pub(crate) fn asks(&self, label: &str, wish: AcquireSpec) {
         let asked = self.clock.now();
         let entry = self.history.asks(wish.clone(), asked);
         let (id, ticket, granted) = (None, None, false);
@@ -212,7 +213,11 @@ impl Backend for Witness {
         }))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         Box::pin(async move {
             self.gate.open().await;
             let outcome = self.inner.release(target, how).await;
@@ -268,7 +273,7 @@ pub(crate) struct Holding(Arc<Held>);
 struct Held {
     key: String,
     fence: u64,
-    entry: Entry,
+    entry: HistoryEntry,
     clock: Arc<dyn Clock>,
     ended: AtomicBool,
 }
@@ -289,7 +294,7 @@ impl Holding {
     /// The client looks how long it may go on believing.
     pub(crate) fn valid_for(&self, remaining: Duration) {
         if remaining.is_zero() {
-            self.end(End::Lost);
+            self.end(ValidityEnd::Lost);
         } else if !self.ended() {
             self.0.entry.valid_until(self.0.clock.now().after(remaining));
         }
@@ -299,7 +304,7 @@ impl Holding {
         self.0.entry.lowered(weight, self.0.clock.now());
     }
 
-    pub(crate) fn end(&self, how: End) {
+    pub(crate) fn end(&self, how: ValidityEnd) {
         self.0.end(how);
     }
 }
@@ -314,7 +319,7 @@ impl WeakHolding {
 }
 
 impl Held {
-    fn end(&self, how: End) {
+    fn end(&self, how: ValidityEnd) {
         if !self.ended.swap(true, Ordering::SeqCst) {
             self.entry.ended(how, self.clock.now());
         }
@@ -323,6 +328,6 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.end(End::Lost);
+        self.end(ValidityEnd::Lost);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock::clock::{BootClock, TokioClock};
-use distlock::{Backend, Clock, Error, Locks, Moment, Watch};
-use distlock_testkit::history::{End, History};
+use distlock::{Backend, Clock, Error, HoldWatcher, Locks, Moment};
+use distlock_testkit::history::{History, ValidityEnd};
 use distlock_testkit::{Faults, Faulty, Rng};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -70,7 +70,7 @@ struct Notes {
     grants: BTreeMap<String, u64>,
     broken: HashSet<(String, u64)>,
     holdings: Vec<WeakHolding>,
-    leaks: Vec<(Holding, Watch)>,
+    leaks: Vec<(Holding, HoldWatcher)>,
     summary: Summary,
 }
 
@@ -121,7 +121,7 @@ impl Shared {
         self.notes().broken.contains(&(key.into(), fence))
     }
 
-    pub(crate) fn leaked(&self, holding: &Holding, watch: Watch) {
+    pub(crate) fn leaked(&self, holding: &Holding, watch: HoldWatcher) {
         let mut notes = self.notes();
         notes.summary.leaks += 1;
         notes.leaks.push((holding.clone(), watch));
@@ -284,7 +284,9 @@ impl World {
             notes.summary.breaks += 1;
             notes.broken.insert((key.into(), fence));
             let holdings = notes.holdings.iter().filter_map(WeakHolding::get);
-            holdings.filter(|held| held.is(key, fence)).for_each(|held| held.end(End::Lost));
+            holdings
+                .filter(|held| held.is(key, fence))
+                .for_each(|held| held.end(ValidityEnd::Lost));
         }
         let _ = self.operator.break_hold(key, fence).await;
     }
@@ -342,7 +344,7 @@ impl World {
     fn end_leaks(&self) {
         for (holding, watch) in self.shared.notes().leaks.drain(..) {
             assert!(watch.end().is_some(), "a forgotten guard outlives its locks");
-            holding.end(End::Lost);
+            holding.end(ValidityEnd::Lost);
         }
     }
 }

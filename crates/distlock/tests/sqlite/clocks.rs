@@ -8,7 +8,7 @@ use distlock::backends::Sqlite;
 use distlock_core::{Answer, Backend, ManualClock, Renewal, Standing};
 use futures_util::StreamExt;
 
-use crate::peer::Peer;
+use crate::other_process::Peer;
 use crate::support::{LONG, Place, ask, granted, queued, release, waits};
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::process::Command;
 use distlock::Locks;
 use distlock_core::Backend;
 
-use crate::peer::Peer;
+use crate::other_process::Peer;
 use crate::support::{Place, ask, granted, open, queued, release, shared, until, waits};
 
 fn mode(path: &std::path::Path) -> u32 {

@@ -7,7 +7,7 @@ mod clocks;
 mod differ;
 mod files;
 mod hostile;
-mod peer;
+mod other_process;
 mod processes;
 mod sockets;
 mod support;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use distlock::Locks;
 use distlock::backends::Sqlite;
-use distlock_core::{Backend, Outcome, Push};
+use distlock_core::{Backend, Push, ReleaseOutcome};
 use distlock_testkit::conformance::Subject;
 use futures_util::StreamExt;
 
-use crate::peer::{FileClock, Peer};
+use crate::other_process::{FileClock, Peer};
 use crate::support::{Place, ask, granted, queued, release, until, waits};
 
 /// A file whose clients are in this process and in two others, by turns.
@@ -130,7 +130,7 @@ async fn a_process_killed_in_the_middle_of_a_transaction_leaves_nothing_broken()
         let fence = granted(&here, &other).await;
         assert!(fence > last, "{fence} after {last}");
         last = fence;
-        assert_eq!(release(&here, &other).await, Outcome::WasHeld);
+        assert_eq!(release(&here, &other).await, ReleaseOutcome::WasHeld);
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use distlock::backends::Sqlite;
 use distlock_core::{
-    Answer, Ask, Backend, Claim, ClaimId, How, Key, Label, Outcome, Target, Ticket, Wait,
+    Answer, Ask, Backend, Claim, ClaimId, Key, Label, ReleaseOptions, ReleaseOutcome, Target,
+    Ticket, Wait,
 };
 use distlock_testkit::servers::TempFolder;
 
@@ -76,9 +77,9 @@ pub(crate) async fn waits(client: &dyn Backend, ask: &Ask) -> Ticket {
     }
 }
 
-pub(crate) async fn release(client: &dyn Backend, ask: &Ask) -> Outcome {
+pub(crate) async fn release(client: &dyn Backend, ask: &Ask) -> ReleaseOutcome {
     let target = Target::Claim(ask.claim.clone());
-    client.release(&target, How::default()).await.unwrap()
+    client.release(&target, ReleaseOptions::default()).await.unwrap()
 }
 
 /// Waits until something that other threads or processes do has come true.

@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use distlock::backends::{Memory, Sqlite};
-use distlock_core::{Answer, Backend, FENCE_MAX, Fault, How, Outcome, Renewal, Standing, Target};
+use distlock_core::{
+    Answer, Backend, FENCE_MAX, Fault, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Target,
+};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::support::{LONG, Place, ask, granted, open, release};
@@ -119,7 +121,7 @@ async fn a_full_disk_says_so_and_heals_when_there_is_room() {
     let (is_transient, text) = fault.expect("a disk of 1 MiB is full some time");
     assert!(!is_transient && text.contains("make room"), "{text}");
     assert!(matches!(healed, Ok(Answer::Granted { .. })), "{healed:?}");
-    assert_eq!(outcome, Outcome::WasHeld);
+    assert_eq!(outcome, ReleaseOutcome::WasHeld);
 }
 
 #[tokio::test]
@@ -149,7 +151,7 @@ async fn the_release_of_a_call_that_was_dropped_comes_after_it() {
         // Polled once, so it is on its way, and may even be answered already.
         let _ = here.acquire(&dropped).now_or_never();
         let target = Target::Claim(dropped.claim.clone());
-        here.release(&target, How::default()).await.unwrap();
+        here.release(&target, ReleaseOptions::default()).await.unwrap();
         assert!(here.inspect(&dropped.claim.key).await.unwrap().is_free(), "round {round}");
     }
 }
@@ -163,12 +165,12 @@ async fn spend(store: &dyn Backend) {
     let (_, raised) = store.renew(&batch).next().await.unwrap();
     assert_eq!(raised.unwrap(), Standing::Held { fence: FENCE_MAX - 1 });
     assert_eq!(
-        store.release(&Target::Claim(first.claim), How::default()).await.unwrap(),
-        Outcome::WasHeld
+        store.release(&Target::Claim(first.claim), ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::WasHeld
     );
     let (last, next) = (ask("first"), ask("first"));
     assert_eq!(store.acquire(&last).await.unwrap(), Answer::Granted { fence: FENCE_MAX });
-    store.release(&Target::Claim(last.claim), How::default()).await.unwrap();
+    store.release(&Target::Claim(last.claim), ReleaseOptions::default()).await.unwrap();
     for _ in 0..2 {
         assert_eq!(store.acquire(&next).await.unwrap(), Answer::Spent);
         assert!(store.inspect(&next.claim.key).await.unwrap().is_free());

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, AttemptId, Busy, Claim, Fault, FaultKind, Holder, How, Key, Label, Order, Outcome,
-    Page, Push, Renewal, Snapshot, Standing, Target, Wait, Waiter, Waiting,
+    Answer, Ask, AttemptId, Busy, Claim, Fault, FaultKind, Holder, Key, Label, Order, Page, Push,
+    QueuePosition, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Target, Wait,
+    Waiter,
 };
 use serde_json::{Value, json};
 
@@ -85,7 +86,7 @@ pub(crate) fn renewal_in(value: &Value) -> Renewal {
     }
 }
 
-pub(crate) fn release_out(target: &Target, how: How) -> Value {
+pub(crate) fn release_out(target: &Target, how: ReleaseOptions) -> Value {
     let (id, attempt, fence) = match target {
         Target::Claim(claim) => (Some(claim.id.reveal()), None, None),
         Target::Attempt { claim, attempt } => {
@@ -105,14 +106,17 @@ fn attempt(value: &Value) -> Option<AttemptId> {
     value["attempt"].as_str().map(|id| id.parse().unwrap())
 }
 
-pub(crate) fn release_in(value: &Value) -> (Target, How) {
+pub(crate) fn release_in(value: &Value) -> (Target, ReleaseOptions) {
     let key = || Key::new(value["key"].as_str().unwrap()).unwrap();
     let target = match (value["fence"].as_u64(), attempt(value)) {
         (Some(fence), _) => Target::Fence { key: key(), fence },
         (None, Some(attempt)) => Target::Attempt { claim: claim(value), attempt },
         (None, None) => Target::Claim(claim(value)),
     };
-    (target, How { keep: span(&value["keep"]).unwrap(), bury: span(&value["bury"]).unwrap() })
+    (
+        target,
+        ReleaseOptions { keep: span(&value["keep"]).unwrap(), bury: span(&value["bury"]).unwrap() },
+    )
 }
 
 pub(crate) fn answer_out(answer: &Answer) -> Value {
@@ -190,7 +194,7 @@ pub(crate) fn standing_in(value: &Value) -> Standing {
     }
     let waiting = &value["waiting"];
     match waiting["ticket"].as_u64() {
-        Some(ticket) => Standing::Waiting(Waiting {
+        Some(ticket) => Standing::Waiting(QueuePosition {
             ticket,
             ahead: waiting["ahead"].as_u64().unwrap(),
             retry_after: span(&waiting["retry_after"]),
@@ -199,12 +203,12 @@ pub(crate) fn standing_in(value: &Value) -> Standing {
     }
 }
 
-pub(crate) fn outcome_out(outcome: Outcome) -> Value {
+pub(crate) fn outcome_out(outcome: ReleaseOutcome) -> Value {
     json!(format!("{outcome:?}"))
 }
 
-pub(crate) fn outcome_in(value: &Value) -> Outcome {
-    let all = [Outcome::WasHeld, Outcome::WasWaiting, Outcome::Gone];
+pub(crate) fn outcome_in(value: &Value) -> ReleaseOutcome {
+    let all = [ReleaseOutcome::WasHeld, ReleaseOutcome::WasWaiting, ReleaseOutcome::Gone];
     all.into_iter().find(|one| value.as_str() == Some(&format!("{one:?}"))).unwrap()
 }
 

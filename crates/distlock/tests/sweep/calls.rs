@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use distlock::{Locks, Turn};
+use distlock::{Locks, QueueOutcome};
 use tokio::time::sleep;
 
 use crate::prop::{ID, Prop, guard, lease, nothing, reentrant, waiter, writer};
@@ -129,7 +129,7 @@ calls! {
     "Leases::acquire_or_queue": Mutex, nothing, |l, p| {
         let leases = l.lease(KEY).unwrap().configure(|o| o.max_wait(WAIT)).unwrap();
         match leases.acquire_or_queue(ID).await {
-            Ok(Turn::Granted(lease)) => p.got(Ok(lease)),
+            Ok(QueueOutcome::Granted(lease)) => p.got(Ok(lease)),
             // The place is the caller's now.
             Ok(_) => {
                 p.got(Ok(leases.lease_of(ID)));

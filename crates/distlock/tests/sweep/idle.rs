@@ -10,10 +10,10 @@ use distlock_testkit::sweep::sweep_unpolled;
 use tokio::task::JoinHandle;
 
 use crate::calls::{CALLS, Call, Running};
-use crate::graves::Graves;
 use crate::prop::Prop;
 use crate::soak;
 use crate::stage::{SITUATIONS, Situation, Stage, long_lived};
+use crate::tombstones::Graves;
 
 /// Other calls take a few round trips. A heartbeat, a response timeout or a lease that they would
 /// have to wait for is longer.

@@ -5,11 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod calls;
-mod graves;
 mod idle;
 mod listing;
 mod prop;
 mod stage;
+mod tombstones;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,8 +22,8 @@ use distlock::backends::Memory;
 use distlock::clock::TokioClock;
 use distlock_testkit::sweep::sweep;
 use distlock_testkit::{Faults, Faulty};
-use graves::Graves;
 use stage::{SITUATIONS, Situation, Stage};
+use tombstones::Graves;
 
 /// What CI asks for at least, whatever `DISTLOCK_SOAK` multiplies it by.
 const CANCELLATIONS_MIN: usize = 10_000;

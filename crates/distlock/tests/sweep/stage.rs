@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock::clock::{BootClock, TokioClock};
-use distlock::{Backend, Clock, Locks, Moment, Pacing, Waiting};
+use distlock::{Backend, Backoff, Clock, Locks, Moment, WaitMode};
 use distlock_testkit::{Faults, Faulty};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::calls::{Call, Rival, Running};
-use crate::graves::Graves;
 use crate::prop::Prop;
+use crate::tombstones::Graves;
 
 pub(crate) const KEY: &str = "swept/key";
 
@@ -78,10 +78,10 @@ impl Situation {
         }
     }
 
-    fn waiting(self) -> Waiting {
+    fn waiting(self) -> WaitMode {
         match self {
-            Self::Polled => Waiting::Poll(Pacing::fixed(Duration::from_millis(25))),
-            _ => Waiting::Queue,
+            Self::Polled => WaitMode::Poll(Backoff::fixed(Duration::from_millis(25))),
+            _ => WaitMode::Queue,
         }
     }
 
@@ -116,7 +116,7 @@ impl Stage {
         let rival = Self::rival(call, situation, &other).await;
         network.set(situation.faults());
         let change =
-            |o: distlock::Options| o.waiting(situation.waiting()).max_wait(situation.max_wait());
+            |o: distlock::Options| o.wait_mode(situation.waiting()).max_wait(situation.max_wait());
         let locks = locks.configure(change).unwrap();
         Self { store, network, locks, prop, other, rival }
     }

@@ -1,6 +1,6 @@
 //! Values that a foreign client may have put there, whatever they look like.
 
-use distlock::{End, Error};
+use distlock::{Error, HoldEnd};
 
 use crate::kinds::Kind;
 use crate::stage::{Stage, assert_all_end, is_held, is_timeout, ms};
@@ -49,7 +49,7 @@ async fn wrong_with(stage: &Stage, value: &str, ends: bool) -> Vec<String> {
     }
     stage.server.command(&["DEL", key]);
     match Kind::Mutex.try_take(&stage.locks, key).await {
-        Ok(hold) => assert_eq!(hold.release().await, End::Released),
+        Ok(hold) => assert_eq!(hold.release().await, HoldEnd::Released),
         Err(error) => wrong.push(format!("lock after {value:?}: {error}")),
     }
     // The first few tell it all.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{End, Error, Guard, Locks, ReentrantGuard, WriteGuard};
+use distlock::{Error, Guard, HoldEnd, Locks, ReentrantGuard, WriteGuard};
 
 /// What to hold a key as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Hold {
     }
 
     /// Releases it; a second entry first.
-    pub(crate) async fn release(self) -> End {
+    pub(crate) async fn release(self) -> HoldEnd {
         match self {
             Self::Plain(guard) => guard.release().await.unwrap(),
             Self::Writer(guard) => guard.release().await.unwrap(),

@@ -1,6 +1,6 @@
 //! They took what was ours: we notice, and leave it to them.
 
-use distlock::{End, Error, Reason};
+use distlock::{Error, HoldEnd, LossReason};
 
 use crate::foreign::Library;
 use crate::kinds::Kind;
@@ -20,8 +20,8 @@ async fn a_hold_that_they_took_is_lost_at_the_next_renewal_and_stays_theirs() {
         holds.push((kind, key.clone(), stage.value(&key), hold));
     }
     for (kind, key, theirs, hold) in holds {
-        assert_eq!(soon(hold.guard().lost()).await, Reason::Gone, "{kind:?}");
-        assert_eq!(hold.release().await, End::Lost(Reason::Gone), "{kind:?}");
+        assert_eq!(soon(hold.guard().lost()).await, LossReason::Gone, "{kind:?}");
+        assert_eq!(hold.release().await, HoldEnd::Lost(LossReason::Gone), "{kind:?}");
         assert_eq!(stage.value(&key), theirs, "{kind:?} was given back");
         assert!(stage.ttl(&key).is_some_and(|left| left > LONG / 2), "{kind:?}");
         assert!(foreign.release(&key).await, "{kind:?}");
@@ -38,7 +38,7 @@ async fn what_we_do_before_we_notice_leaves_theirs_alone() {
         stage.delete("jobs");
         assert!(foreign.take("jobs", LONG).await, "{kind:?}");
         let theirs = stage.value("jobs");
-        assert_eq!(hold.release().await, End::Lost(Reason::Gone), "{kind:?}");
+        assert_eq!(hold.release().await, HoldEnd::Lost(LossReason::Gone), "{kind:?}");
         assert_eq!(stage.value("jobs"), theirs, "{kind:?} was released");
         assert!(foreign.release("jobs").await, "{kind:?}");
     }
@@ -57,7 +57,7 @@ async fn what_we_do_before_we_notice_leaves_theirs_alone() {
     stage.delete("jobs");
     assert!(foreign.take("jobs", LONG).await);
     assert!(is_held(&me.try_lock().await), "the thread of work is not inside any more");
-    assert_eq!(outer.release().await.unwrap(), End::Lost(Reason::Gone));
+    assert_eq!(outer.release().await.unwrap(), HoldEnd::Lost(LossReason::Gone));
     assert!(foreign.release("jobs").await);
     stage.finish().await;
 }
@@ -94,7 +94,7 @@ async fn a_lease_that_ended_cannot_be_extended_over_theirs() {
     let theirs = stage.value("jobs");
     let extended = leases.extend(&mut lease).await;
     assert!(matches!(extended, Err(Error::NotHeld { .. } | Error::Lost { .. })), "{extended:?}");
-    assert!(matches!(leases.release(&lease).await, Ok(End::Lost(_))));
+    assert!(matches!(leases.release(&lease).await, Ok(HoldEnd::Lost(_))));
     let adopted = stage.locks.adopt(&lease).await;
     assert!(matches!(adopted, Err(Error::NotHeld { .. })), "{adopted:?}");
     let quick = leases.clone().configure(|o| o.max_wait(ms(50))).unwrap();
@@ -124,10 +124,10 @@ async fn readers_whose_hold_they_took_and_gave_back_stay_lost() {
                 _ => 1,
             }
         );
-        assert_eq!(soon(old.guard().lost()).await, Reason::Gone, "{kind:?}");
+        assert_eq!(soon(old.guard().lost()).await, LossReason::Gone, "{kind:?}");
         old.release().await;
         assert!(!foreign.take("jobs", LONG).await, "{kind:?}");
-        assert_eq!(new.release().await, End::Released, "{kind:?}");
+        assert_eq!(new.release().await, HoldEnd::Released, "{kind:?}");
     }
     locks.close().await.unwrap();
     stage.finish().await;

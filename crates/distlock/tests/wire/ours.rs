@@ -1,6 +1,6 @@
 //! We hold, and they are excluded until we let go.
 
-use distlock::End;
+use distlock::HoldEnd;
 
 use crate::foreign::Library;
 use crate::kinds::Kind;
@@ -18,7 +18,7 @@ async fn every_kind_of_ours_excludes_every_foreign_client() {
                 let ours = stage.value("jobs");
                 assert!(!foreign.take(&name, LONG).await, "{library:?} beside {kind:?}");
                 assert_eq!(stage.value("jobs"), ours, "{library:?} beside {kind:?}");
-                assert_eq!(hold.release().await, End::Released);
+                assert_eq!(hold.release().await, HoldEnd::Released);
                 assert!(foreign.take(&name, LONG).await, "{library:?} after {kind:?}");
                 assert!(foreign.release(&name).await, "{library:?} after {kind:?}");
             }
@@ -42,7 +42,7 @@ async fn a_foreign_client_with_an_old_token_can_do_nothing_to_ours() {
             assert!(!released || library == Library::RedlockPy, "{library:?} releases {kind:?}");
             assert_eq!(stage.value("jobs"), ours, "{library:?} and {kind:?}");
             assert!(stage.ttl("jobs").is_some_and(|left| left <= LONG), "{library:?}, {kind:?}");
-            assert_eq!(hold.release().await, End::Released, "{library:?} and {kind:?}");
+            assert_eq!(hold.release().await, HoldEnd::Released, "{library:?} and {kind:?}");
         }
     }
     stage.finish().await;

@@ -1,12 +1,12 @@
 //! A client: what it believes, and until when.
 
-use super::net::Span;
-use super::{Lock, Mistake};
-use crate::models::book::{Number, Reply, Ticks};
+use super::net::RenewalSpan;
+use super::{LockMistake, LockModel};
+use crate::models::book::{BookReply, Number, Ticks};
 
 /// Where a client stands. Ages count from when something was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum LockPhase {
     Idle,
     /// A push may overtake the answer to the ask; it is kept until the ticket is known.
     Asking {
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
         left: Ticks,
         fence: Number,
         ticket: Option<Number>,
-        call: Option<(Ticks, Span)>,
+        call: Option<(Ticks, RenewalSpan)>,
     },
     Lost,
     Leaving {
@@ -33,15 +33,15 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client {
-    pub(super) phase: Phase,
+pub(crate) struct LockClient {
+    pub(super) phase: LockPhase,
     /// An ask of it was never answered, so it may still arrive.
     pub(super) doubtful: bool,
 }
 
 /// What a client does about what it has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum LockNext {
     Nothing,
     /// The grant is almost over: the same claim is asked for again.
     AskAgain,
@@ -49,121 +49,123 @@ pub(super) enum Next {
     GiveUp,
 }
 
-impl Client {
-    pub(super) const NEW: Self = Self { phase: Phase::Idle, doubtful: false };
+impl LockClient {
+    pub(super) const NEW: Self = Self { phase: LockPhase::Idle, doubtful: false };
 
     pub(super) fn believes(&self) -> bool {
-        matches!(self.phase, Phase::Holding { .. })
+        matches!(self.phase, LockPhase::Holding { .. })
     }
 
     pub(super) fn tick(&mut self, oldest: Ticks) {
         let older = |age: &mut Ticks| *age = (*age + 1).min(oldest);
         match &mut self.phase {
-            Phase::Asking { sent, .. } => older(sent),
-            Phase::Waiting { acked, beat, .. } => {
+            LockPhase::Asking { sent, .. } => older(sent),
+            LockPhase::Waiting { acked, beat, .. } => {
                 older(acked);
                 beat.iter_mut().for_each(older);
             }
-            Phase::Holding { left, call, .. } => {
+            LockPhase::Holding { left, call, .. } => {
                 *left = left.saturating_sub(1);
                 call.iter_mut().for_each(|(age, _)| older(age));
                 if *left == 0 {
-                    self.phase = Phase::Lost;
+                    self.phase = LockPhase::Lost;
                 }
             }
-            Phase::Idle | Phase::Lost | Phase::Leaving { .. } | Phase::Gone => {}
+            LockPhase::Idle | LockPhase::Lost | LockPhase::Leaving { .. } | LockPhase::Gone => {}
         }
     }
 
-    pub(super) fn answered(&mut self, reply: Reply, world: &Lock) -> Next {
+    pub(super) fn answered(&mut self, reply: BookReply, world: &LockModel) -> LockNext {
         match self.phase {
-            Phase::Asking { sent, early } => self.answered_ask(reply, sent, early, world),
-            Phase::Waiting { ticket, acked, beat: Some(beat) } => match reply {
-                Reply::Waiting { ticket: now, .. } => {
+            LockPhase::Asking { sent, early } => self.answered_ask(reply, sent, early, world),
+            LockPhase::Waiting { ticket, acked, beat: Some(beat) } => match reply {
+                BookReply::Waiting { ticket: now, .. } => {
                     let acked = if now >= ticket { acked.min(beat) } else { acked };
                     let ticket = now.max(ticket);
-                    self.phase = Phase::Waiting { ticket, acked, beat: None };
-                    Next::Nothing
+                    self.phase = LockPhase::Waiting { ticket, acked, beat: None };
+                    LockNext::Nothing
                 }
-                Reply::Held { fence } => {
+                BookReply::Held { fence } => {
                     let left = world.left(world.place, beat);
                     self.hold(left, fence, None, None)
                 }
-                _ => Next::GiveUp,
+                _ => LockNext::GiveUp,
             },
-            Phase::Holding { left, fence, ticket, call: Some((age, span)) } => {
+            LockPhase::Holding { left, fence, ticket, call: Some((age, span)) } => {
                 let more = match (span, reply) {
-                    (Span::Ttl, Reply::Held { .. }) => world.left(world.ttl, age),
-                    (Span::Place, Reply::Held { .. }) => world.left(world.place, age),
+                    (RenewalSpan::Ttl, BookReply::Held { .. }) => world.left(world.ttl, age),
+                    (RenewalSpan::Place, BookReply::Held { .. }) => world.left(world.place, age),
                     // The place was still there when this was sent, so the grant inherited it.
-                    (Span::Place, Reply::Waiting { ticket: now, .. }) if ticket == Some(now) => {
+                    (RenewalSpan::Place, BookReply::Waiting { ticket: now, .. })
+                        if ticket == Some(now) =>
+                    {
                         world.left(world.place, age)
                     }
-                    (Span::Place, Reply::Waiting { .. }) => 0,
+                    (RenewalSpan::Place, BookReply::Waiting { .. }) => 0,
                     _ => {
-                        self.phase = Phase::Lost;
-                        return Next::Nothing;
+                        self.phase = LockPhase::Lost;
+                        return LockNext::Nothing;
                     }
                 };
-                self.phase = Phase::Holding { left: left.max(more), fence, ticket, call: None };
-                Next::Nothing
+                self.phase = LockPhase::Holding { left: left.max(more), fence, ticket, call: None };
+                LockNext::Nothing
             }
-            Phase::Leaving { .. } if reply == Reply::Released => {
-                self.phase = Phase::Gone;
-                Next::Nothing
+            LockPhase::Leaving { .. } if reply == BookReply::Released => {
+                self.phase = LockPhase::Gone;
+                LockNext::Nothing
             }
-            _ => Next::Nothing,
+            _ => LockNext::Nothing,
         }
     }
 
     fn answered_ask(
         &mut self,
-        reply: Reply,
+        reply: BookReply,
         sent: Ticks,
         early: Option<(Number, Number)>,
-        world: &Lock,
-    ) -> Next {
+        world: &LockModel,
+    ) -> LockNext {
         match reply {
-            Reply::Held { fence } => match world.left(world.ttl, sent) {
-                0 => Next::GiveUp,
+            BookReply::Held { fence } => match world.left(world.ttl, sent) {
+                0 => LockNext::GiveUp,
                 left => self.hold(left, fence, None, None),
             },
-            Reply::Waiting { ticket, .. } => {
-                self.phase = Phase::Waiting { ticket, acked: sent, beat: None };
+            BookReply::Waiting { ticket, .. } => {
+                self.phase = LockPhase::Waiting { ticket, acked: sent, beat: None };
                 match early {
                     Some((pushed, fence)) => self.pushed(pushed, fence, world),
-                    None => Next::Nothing,
+                    None => LockNext::Nothing,
                 }
             }
-            Reply::Busy if !self.doubtful => {
-                self.phase = Phase::Gone;
-                Next::Nothing
+            BookReply::Busy if !self.doubtful => {
+                self.phase = LockPhase::Gone;
+                LockNext::Nothing
             }
-            _ => Next::GiveUp,
+            _ => LockNext::GiveUp,
         }
     }
 
-    pub(super) fn pushed(&mut self, pushed: Number, fence: Number, world: &Lock) -> Next {
+    pub(super) fn pushed(&mut self, pushed: Number, fence: Number, world: &LockModel) -> LockNext {
         match &mut self.phase {
-            Phase::Asking { early, .. } => {
+            LockPhase::Asking { early, .. } => {
                 *early = Some((pushed, fence));
-                Next::Nothing
+                LockNext::Nothing
             }
-            Phase::Waiting { ticket, acked, beat }
-                if *ticket == pushed || world.mistake == Some(Mistake::AnyTicket) =>
+            LockPhase::Waiting { ticket, acked, beat }
+                if *ticket == pushed || world.mistake == Some(LockMistake::AnyTicket) =>
             {
                 let left = match world.mistake {
-                    Some(Mistake::FullTtlOnPush) => world.left(world.ttl, *acked),
-                    Some(Mistake::CountFromPush) => world.left(world.place, 0),
-                    Some(Mistake::CountFromLastSend) => {
+                    Some(LockMistake::FullTtlOnPush) => world.left(world.ttl, *acked),
+                    Some(LockMistake::CountFromPush) => world.left(world.place, 0),
+                    Some(LockMistake::CountFromLastSend) => {
                         world.left(world.place, beat.unwrap_or(*acked))
                     }
                     _ => world.left(world.place, *acked),
                 };
-                let (ticket, call) = (*ticket, beat.map(|age| (age, Span::Place)));
+                let (ticket, call) = (*ticket, beat.map(|age| (age, RenewalSpan::Place)));
                 self.hold(left, fence, Some(ticket), call)
             }
-            _ => Next::Nothing,
+            _ => LockNext::Nothing,
         }
     }
 
@@ -173,23 +175,23 @@ impl Client {
         left: Ticks,
         fence: Number,
         ticket: Option<Number>,
-        call: Option<(Ticks, Span)>,
-    ) -> Next {
+        call: Option<(Ticks, RenewalSpan)>,
+    ) -> LockNext {
         if left == 0 {
-            return Next::AskAgain;
+            return LockNext::AskAgain;
         }
-        self.phase = Phase::Holding { left, fence, ticket, call };
-        Next::Nothing
+        self.phase = LockPhase::Holding { left, fence, ticket, call };
+        LockNext::Nothing
     }
 
     pub(super) fn numbers(&mut self, visit: &mut dyn FnMut(&mut Number)) {
         match &mut self.phase {
-            Phase::Asking { early: Some((ticket, fence)), .. } => {
+            LockPhase::Asking { early: Some((ticket, fence)), .. } => {
                 visit(ticket);
                 visit(fence);
             }
-            Phase::Waiting { ticket, .. } => visit(ticket),
-            Phase::Holding { fence, ticket, .. } => {
+            LockPhase::Waiting { ticket, .. } => visit(ticket),
+            LockPhase::Holding { fence, ticket, .. } => {
                 visit(fence);
                 ticket.iter_mut().for_each(visit);
             }

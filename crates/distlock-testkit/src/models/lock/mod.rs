@@ -7,14 +7,14 @@ mod state;
 
 use super::book::{Flaw, Ticks, Who};
 use super::check::World;
-use client::{Client, Phase};
-use net::Step;
+use client::{LockClient, LockPhase};
+use net::LockStep;
 pub(super) use net::name;
-pub(super) use state::State;
+pub(super) use state::LockWorld;
 
 /// A mistake that a client could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum LockMistake {
     /// A lease counts from when its answer came.
     CountFromReply,
     /// A pushed grant counts as if it lasted the full ttl.
@@ -35,7 +35,7 @@ pub(super) enum Mistake {
 
 /// What there is and how long it lasts.
 #[derive(Clone, Debug)]
-pub(super) struct Lock {
+pub(super) struct LockModel {
     /// One entry for each client: whether it waits in the queue if it must.
     pub(super) waits: &'static [bool],
     pub(super) ttl: Ticks,
@@ -47,14 +47,14 @@ pub(super) struct Lock {
     /// How many messages can be on their way at once.
     pub(super) room: usize,
     pub(super) flaw: Option<Flaw>,
-    pub(super) mistake: Option<Mistake>,
+    pub(super) mistake: Option<LockMistake>,
 }
 
-impl Lock {
+impl LockModel {
     /// How much of a lease is left to rely upon, that long after it was asked for.
     fn left(&self, lease: Ticks, age: Ticks) -> Ticks {
-        let age = if self.mistake == Some(Mistake::CountFromReply) { 0 } else { age };
-        let margin = if self.mistake == Some(Mistake::NoMargin) { 0 } else { self.margin };
+        let age = if self.mistake == Some(LockMistake::CountFromReply) { 0 } else { age };
+        let margin = if self.mistake == Some(LockMistake::NoMargin) { 0 } else { self.margin };
         lease.saturating_sub(margin).saturating_sub(age)
     }
 
@@ -62,64 +62,74 @@ impl Lock {
         self.flaw.is_none() && self.mistake.is_none()
     }
 
-    fn client_steps(&self, who: Who, client: &Client, state: &State, steps: &mut Vec<Step>) {
+    fn client_steps(
+        &self,
+        who: Who,
+        client: &LockClient,
+        state: &LockWorld,
+        steps: &mut Vec<LockStep>,
+    ) {
         match client.phase {
-            Phase::Idle => steps.push(Step::Ask(who)),
-            Phase::Asking { .. } => steps.extend([Step::AskAgain(who), Step::GiveUp(who)]),
-            Phase::Waiting { beat: None, .. } | Phase::Holding { call: None, .. } => {
-                steps.extend([Step::Renew(who), Step::GiveUp(who)]);
+            LockPhase::Idle => steps.push(LockStep::Ask(who)),
+            LockPhase::Asking { .. } => {
+                steps.extend([LockStep::AskAgain(who), LockStep::GiveUp(who)])
             }
-            Phase::Waiting { .. } | Phase::Holding { .. } => {
-                steps.extend([Step::Forget(who), Step::GiveUp(who)]);
+            LockPhase::Waiting { beat: None, .. } | LockPhase::Holding { call: None, .. } => {
+                steps.extend([LockStep::Renew(who), LockStep::GiveUp(who)]);
             }
-            Phase::Lost => steps.push(Step::GiveUp(who)),
-            Phase::Leaving { .. } if !state.is_leaving(who) => steps.push(Step::GiveUpAgain(who)),
-            Phase::Leaving { .. } | Phase::Gone => {}
+            LockPhase::Waiting { .. } | LockPhase::Holding { .. } => {
+                steps.extend([LockStep::Forget(who), LockStep::GiveUp(who)]);
+            }
+            LockPhase::Lost => steps.push(LockStep::GiveUp(who)),
+            LockPhase::Leaving { .. } if !state.is_leaving(who) => {
+                steps.push(LockStep::GiveUpAgain(who))
+            }
+            LockPhase::Leaving { .. } | LockPhase::Gone => {}
         }
     }
 }
 
-impl World for Lock {
-    type State = State;
-    type Step = Step;
+impl World for LockModel {
+    type State = LockWorld;
+    type Step = LockStep;
 
-    fn start(&self) -> State {
-        State::new(self)
+    fn start(&self) -> LockWorld {
+        LockWorld::new(self)
     }
 
-    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+    fn steps(&self, state: &LockWorld, steps: &mut Vec<LockStep>) {
         for (who, client) in (0..).zip(&state.clients) {
             self.client_steps(who, client, state, steps);
         }
         for &message in &state.net {
-            steps.push(Step::Arrive(message));
+            steps.push(LockStep::Arrive(message));
             if message.may_repeat() {
-                steps.push(Step::ArriveTwice(message));
+                steps.push(LockStep::ArriveTwice(message));
             }
-            steps.push(Step::Lose(message));
+            steps.push(LockStep::Lose(message));
         }
-        steps.push(Step::Tick);
+        steps.push(LockStep::Tick);
         if self.drift.is_some_and(|every| state.since_leap >= every) {
-            steps.push(Step::Leap);
+            steps.push(LockStep::Leap);
         }
     }
 
-    fn after(&self, last: &State, step: Step) -> Option<State> {
+    fn after(&self, last: &LockWorld, step: LockStep) -> Option<LockWorld> {
         let mut state = last.clone();
         match step {
-            Step::Ask(who) | Step::AskAgain(who) => state.ask(who),
-            Step::Renew(who) => state.renew(who),
-            Step::Forget(who) => state.forget(who),
-            Step::GiveUp(who) => state.give_up(who, self),
-            Step::GiveUpAgain(who) => state.send_release(who, self),
-            Step::Arrive(message) => {
+            LockStep::Ask(who) | LockStep::AskAgain(who) => state.ask(who),
+            LockStep::Renew(who) => state.renew(who),
+            LockStep::Forget(who) => state.forget(who),
+            LockStep::GiveUp(who) => state.give_up(who, self),
+            LockStep::GiveUpAgain(who) => state.send_release(who, self),
+            LockStep::Arrive(message) => {
                 state.net.retain(|other| *other != message);
                 state.arrive(message, self);
             }
-            Step::ArriveTwice(message) => state.arrive(message, self),
-            Step::Lose(message) => state.net.retain(|other| *other != message),
-            Step::Tick => state.tick(self),
-            Step::Leap => state.leap(),
+            LockStep::ArriveTwice(message) => state.arrive(message, self),
+            LockStep::Lose(message) => state.net.retain(|other| *other != message),
+            LockStep::Tick => state.tick(self),
+            LockStep::Leap => state.leap(),
         }
         (state.net.len() <= self.room).then(|| {
             state.renumber();
@@ -127,7 +137,7 @@ impl World for Lock {
         })
     }
 
-    fn broken(&self, state: &State) -> Option<&'static str> {
+    fn broken(&self, state: &LockWorld) -> Option<&'static str> {
         state.broken.or_else(|| state.breaks(self.is_right()))
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::models::book::{Number, Reply, Who};
+use crate::models::book::{BookReply, Number, Who};
 
 /// What a renewal asks for: a waiter its place, a holder its ttl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Span {
+pub(crate) enum RenewalSpan {
     /// The life of a place.
     Place,
     /// The full lease.
@@ -15,7 +15,7 @@ pub(crate) enum Span {
 
 /// A message on its way. `heard` is false once its client has stopped waiting for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Message {
+pub(crate) enum LockMessage {
     /// A client asks.
     Acquire {
         /// Who.
@@ -28,7 +28,7 @@ pub(crate) enum Message {
         /// Who.
         who: Who,
         /// How long it asks for.
-        span: Span,
+        span: RenewalSpan,
         /// Somebody waits for the answer.
         heard: bool,
     },
@@ -46,7 +46,7 @@ pub(crate) enum Message {
         /// Whom.
         who: Who,
         /// What.
-        reply: Reply,
+        reply: BookReply,
     },
     /// The store tells a waiter that it holds.
     Push {
@@ -59,7 +59,7 @@ pub(crate) enum Message {
     },
 }
 
-impl Message {
+impl LockMessage {
     /// The client it comes from or goes to.
     pub(super) fn who(&self) -> Who {
         match *self {
@@ -83,20 +83,20 @@ impl Message {
                 visit(ticket);
                 visit(fence);
             }
-            Self::Answer { reply: Reply::Held { fence }, .. } => visit(fence),
-            Self::Answer { reply: Reply::Waiting { ticket, .. }, .. } => visit(ticket),
+            Self::Answer { reply: BookReply::Held { fence }, .. } => visit(fence),
+            Self::Answer { reply: BookReply::Waiting { ticket, .. }, .. } => visit(ticket),
             _ => {}
         }
     }
 }
 
-impl fmt::Display for Message {
+impl fmt::Display for LockMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let who = name(self.who());
         match *self {
             Self::Acquire { .. } => write!(f, "{who}'s ask"),
-            Self::Renew { span: Span::Place, .. } => write!(f, "{who}'s heartbeat"),
-            Self::Renew { span: Span::Ttl, .. } => write!(f, "{who}'s renewal"),
+            Self::Renew { span: RenewalSpan::Place, .. } => write!(f, "{who}'s heartbeat"),
+            Self::Renew { span: RenewalSpan::Ttl, .. } => write!(f, "{who}'s renewal"),
             Self::Release { bury: true, .. } => write!(f, "{who}'s release, which buries the id"),
             Self::Release { .. } => write!(f, "{who}'s release"),
             Self::Answer { reply, .. } => write!(f, "the answer to {who}: {reply}"),
@@ -109,7 +109,7 @@ impl fmt::Display for Message {
 
 /// Something that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum LockStep {
     /// A client asks for the first time.
     Ask(Who),
     /// A client has waited long enough for the answer and asks again.
@@ -123,18 +123,18 @@ pub(crate) enum Step {
     /// A client has heard nothing of its release and sends it again.
     GiveUpAgain(Who),
     /// A message arrives.
-    Arrive(Message),
+    Arrive(LockMessage),
     /// A copy of a message arrives, and the message itself is still on its way.
-    ArriveTwice(Message),
+    ArriveTwice(LockMessage),
     /// A message is lost.
-    Lose(Message),
+    Lose(LockMessage),
     /// Time passes.
     Tick,
     /// The store's clock runs ahead.
     Leap,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for LockStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Ask(who) => write!(f, "{} asks", name(who)),

@@ -1,16 +1,16 @@
 //! All that can differ between two moments of the lock's world, and how each step changes it.
 
-use super::client::{Client, Next, Phase};
-use super::net::{Message, Span};
-use super::{Lock, Mistake};
-use crate::models::book::{Book, Granted, Number, Reply, Ticks, Who};
+use super::client::{LockClient, LockNext, LockPhase};
+use super::net::{LockMessage, RenewalSpan};
+use super::{LockMistake, LockModel};
+use crate::models::book::{Book, BookGrant, BookReply, Number, Ticks, Who};
 use crate::models::twin::Twin;
 
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) struct State {
-    pub(super) clients: Vec<Client>,
+pub(crate) struct LockWorld {
+    pub(super) clients: Vec<LockClient>,
     /// A set, kept sorted: two equal messages are one that may arrive twice.
-    pub(super) net: Vec<Message>,
+    pub(super) net: Vec<LockMessage>,
     pub(super) since_leap: Ticks,
     book: Book,
     /// The real law; not where something is wrong on purpose.
@@ -20,10 +20,10 @@ pub(crate) struct State {
     pub(super) broken: Option<&'static str>,
 }
 
-impl State {
-    pub(super) fn new(world: &Lock) -> Self {
+impl LockWorld {
+    pub(super) fn new(world: &LockModel) -> Self {
         Self {
-            clients: vec![Client::NEW; world.waits.len()],
+            clients: vec![LockClient::NEW; world.waits.len()],
             net: Vec::new(),
             since_leap: world.drift.unwrap_or_default(),
             book: Book::default(),
@@ -33,13 +33,13 @@ impl State {
         }
     }
 
-    fn client(&mut self, who: Who) -> &mut Client {
+    fn client(&mut self, who: Who) -> &mut LockClient {
         &mut self.clients[usize::from(who)]
     }
 
     pub(super) fn is_leaving(&self, who: Who) -> bool {
-        let about = |message: &Message| match message {
-            Message::Release { .. } | Message::Answer { .. } => message.who() == who,
+        let about = |message: &LockMessage| match message {
+            LockMessage::Release { .. } | LockMessage::Answer { .. } => message.who() == who,
             _ => false,
         };
         self.net.iter().any(about)
@@ -47,24 +47,26 @@ impl State {
 
     /// True if somebody came to hold by a push.
     pub(in crate::models) fn is_pushed(&self) -> bool {
-        let pushed =
-            |client: &Client| matches!(client.phase, Phase::Holding { ticket: Some(_), .. });
+        let pushed = |client: &LockClient| {
+            matches!(client.phase, LockPhase::Holding { ticket: Some(_), .. })
+        };
         self.clients.iter().any(pushed)
     }
 
     /// True if a push has overtaken the answer to the ask that it grants.
     pub(in crate::models) fn is_overtaken(&self) -> bool {
-        let early = |client: &Client| matches!(client.phase, Phase::Asking { early: Some(_), .. });
+        let early =
+            |client: &LockClient| matches!(client.phase, LockPhase::Asking { early: Some(_), .. });
         self.clients.iter().any(early)
     }
 
     /// True if somebody holds after another has lost.
     pub(in crate::models) fn is_succeeded(&self) -> bool {
-        let lost = self.clients.iter().any(|client| client.phase == Phase::Lost);
-        lost && self.clients.iter().any(Client::believes)
+        let lost = self.clients.iter().any(|client| client.phase == LockPhase::Lost);
+        lost && self.clients.iter().any(LockClient::believes)
     }
 
-    fn send(&mut self, message: Message) {
+    fn send(&mut self, message: LockMessage) {
         if let Err(index) = self.net.binary_search(&message) {
             self.net.insert(index, message);
         }
@@ -72,11 +74,13 @@ impl State {
 
     /// The client no longer waits for an answer: what has left still arrives at the store.
     fn abandon(&mut self, who: Who) {
-        self.net
-            .retain(|message| !matches!(message, Message::Answer { who: to, .. } if *to == who));
+        self.net.retain(
+            |message| !matches!(message, LockMessage::Answer { who: to, .. } if *to == who),
+        );
         for message in &mut self.net {
             match message {
-                Message::Acquire { who: from, heard } | Message::Renew { who: from, heard, .. }
+                LockMessage::Acquire { who: from, heard }
+                | LockMessage::Renew { who: from, heard, .. }
                     if *from == who =>
                 {
                     *heard = false;
@@ -92,55 +96,55 @@ impl State {
         self.abandon(who);
         let client = self.client(who);
         let mut kept = None;
-        if let Phase::Asking { early, .. } = client.phase {
+        if let LockPhase::Asking { early, .. } = client.phase {
             client.doubtful = true;
             kept = early;
         }
-        client.phase = Phase::Asking { sent: 0, early: kept };
-        self.send(Message::Acquire { who, heard: true });
+        client.phase = LockPhase::Asking { sent: 0, early: kept };
+        self.send(LockMessage::Acquire { who, heard: true });
     }
 
     pub(super) fn renew(&mut self, who: Who) {
         let span = match &mut self.client(who).phase {
-            Phase::Waiting { beat, .. } => {
+            LockPhase::Waiting { beat, .. } => {
                 *beat = Some(0);
-                Span::Place
+                RenewalSpan::Place
             }
-            Phase::Holding { call, .. } => {
-                *call = Some((0, Span::Ttl));
-                Span::Ttl
+            LockPhase::Holding { call, .. } => {
+                *call = Some((0, RenewalSpan::Ttl));
+                RenewalSpan::Ttl
             }
             _ => return,
         };
-        self.send(Message::Renew { who, span, heard: true });
+        self.send(LockMessage::Renew { who, span, heard: true });
     }
 
     pub(super) fn forget(&mut self, who: Who) {
         self.abandon(who);
         match &mut self.client(who).phase {
-            Phase::Waiting { beat, .. } => *beat = None,
-            Phase::Holding { call, .. } => *call = None,
+            LockPhase::Waiting { beat, .. } => *beat = None,
+            LockPhase::Holding { call, .. } => *call = None,
             _ => {}
         }
     }
 
-    pub(super) fn give_up(&mut self, who: Who, world: &Lock) {
+    pub(super) fn give_up(&mut self, who: Who, world: &LockModel) {
         self.abandon(who);
         let client = self.client(who);
-        client.doubtful |= matches!(client.phase, Phase::Asking { .. });
-        let waited = matches!(client.phase, Phase::Waiting { .. } | Phase::Asking { .. });
-        client.phase = Phase::Leaving { waited };
+        client.doubtful |= matches!(client.phase, LockPhase::Asking { .. });
+        let waited = matches!(client.phase, LockPhase::Waiting { .. } | LockPhase::Asking { .. });
+        client.phase = LockPhase::Leaving { waited };
         self.send_release(who, world);
     }
 
-    pub(super) fn send_release(&mut self, who: Who, world: &Lock) {
+    pub(super) fn send_release(&mut self, who: Who, world: &LockModel) {
         let client = self.client(who);
-        let bury = client.doubtful && world.mistake != Some(Mistake::NoBurial);
-        let Phase::Leaving { waited } = client.phase else { return };
-        self.send(Message::Release { who, bury, waited });
+        let bury = client.doubtful && world.mistake != Some(LockMistake::NoBurial);
+        let LockPhase::Leaving { waited } = client.phase else { return };
+        self.send(LockMessage::Release { who, bury, waited });
     }
 
-    pub(super) fn tick(&mut self, world: &Lock) {
+    pub(super) fn tick(&mut self, world: &LockModel) {
         let oldest = world.ttl.max(world.place);
         self.clients.iter_mut().for_each(|client| client.tick(oldest));
         self.since_leap = (self.since_leap + 1).min(world.drift.unwrap_or_default());
@@ -154,46 +158,46 @@ impl State {
         self.twin.iter_mut().for_each(Twin::tick);
     }
 
-    pub(super) fn arrive(&mut self, message: Message, world: &Lock) {
+    pub(super) fn arrive(&mut self, message: LockMessage, world: &LockModel) {
         match message {
-            Message::Acquire { who, heard } => self.serve_ask(who, heard, world),
-            Message::Renew { who, span, heard } => {
-                let ticks = if span == Span::Place { world.place } else { world.ttl };
+            LockMessage::Acquire { who, heard } => self.serve_ask(who, heard, world),
+            LockMessage::Renew { who, span, heard } => {
+                let ticks = if span == RenewalSpan::Place { world.place } else { world.ttl };
                 let answer = self.book.renew(who, ticks, world.flaw);
                 let same = self.twin.as_mut().is_none_or(|twin| twin.renew(who, ticks, &answer));
                 self.served(who, answer, heard, same);
             }
-            Message::Release { who, bury, waited } => {
+            LockMessage::Release { who, bury, waited } => {
                 let known = self.book.knows(who);
                 let granted = self.book.release(who, bury, waited, world.flaw);
                 let twin = self.twin.as_mut();
                 let same = twin.is_none_or(|twin| twin.release(who, bury, known, &granted));
-                let leaving = matches!(self.client(who).phase, Phase::Leaving { .. });
-                self.served(who, (Reply::Released, granted), leaving, same);
+                let leaving = matches!(self.client(who).phase, LockPhase::Leaving { .. });
+                self.served(who, (BookReply::Released, granted), leaving, same);
             }
-            Message::Answer { who, reply } => {
+            LockMessage::Answer { who, reply } => {
                 // A second answer to the same call is nobody's.
-                if world.mistake != Some(Mistake::AnyAnswer) {
+                if world.mistake != Some(LockMistake::AnyAnswer) {
                     self.abandon(who);
                 }
                 let next = self.client(who).answered(reply, world);
                 self.heard(who, next, world);
             }
-            Message::Push { who, ticket, fence } => {
+            LockMessage::Push { who, ticket, fence } => {
                 let next = self.client(who).pushed(ticket, fence, world);
                 self.heard(who, next, world);
             }
         }
     }
 
-    fn serve_ask(&mut self, who: Who, heard: bool, world: &Lock) {
+    fn serve_ask(&mut self, who: Who, heard: bool, world: &LockModel) {
         let first = self.book.live_waiter();
         let held = self.book.live_holder() == Some(who);
         let place = world.waits[usize::from(who)].then_some(world.place);
         let answer = self.book.acquire(who, (world.ttl, place), world.flaw);
         let twin = self.twin.as_mut();
         let same = twin.is_none_or(|twin| twin.acquire(who, (world.ttl, place), &answer));
-        let got = matches!(answer.0, Reply::Held { .. }) && !held;
+        let got = matches!(answer.0, BookReply::Held { .. }) && !held;
         if got && first.is_some_and(|first| first != who) {
             self.broken = Some("a newcomer overtakes a waiter");
         }
@@ -203,28 +207,28 @@ impl State {
     fn served(
         &mut self,
         who: Who,
-        (reply, granted): (Reply, Vec<Granted>),
+        (reply, granted): (BookReply, Vec<BookGrant>),
         heard: bool,
         same: bool,
     ) {
         if heard {
-            self.send(Message::Answer { who, reply });
+            self.send(LockMessage::Answer { who, reply });
         }
-        for Granted { to, ticket, fence } in granted {
-            self.send(Message::Push { who: to, ticket, fence });
+        for BookGrant { to, ticket, fence } in granted {
+            self.send(LockMessage::Push { who: to, ticket, fence });
         }
         if !same {
             self.broken = Some("the law of the model differs from the real one");
         }
     }
 
-    fn heard(&mut self, who: Who, next: Next, world: &Lock) {
+    fn heard(&mut self, who: Who, next: LockNext, world: &LockModel) {
         match next {
-            Next::Nothing => {}
-            Next::AskAgain => self.ask(who),
-            Next::GiveUp => self.give_up(who, world),
+            LockNext::Nothing => {}
+            LockNext::AskAgain => self.ask(who),
+            LockNext::GiveUp => self.give_up(who, world),
         }
-        if let Phase::Holding { fence, .. } = self.client(who).phase {
+        if let LockPhase::Holding { fence, .. } = self.client(who).phase {
             if fence < self.highest {
                 self.broken = Some("fences go back");
             }
@@ -244,7 +248,7 @@ impl State {
         if self.book.holder.is_none() && self.book.live_waiter().is_some() {
             return Some("the key is free and somebody waits");
         }
-        let gone = (0..).zip(&self.clients).filter(|(_, client)| client.phase == Phase::Gone);
+        let gone = (0..).zip(&self.clients).filter(|(_, client)| client.phase == LockPhase::Gone);
         if gone.map(|(who, _)| who).any(|who: Who| self.book.knows(who)) {
             return Some("a claim that was given up is still at the store");
         }

@@ -8,13 +8,13 @@ mod state;
 mod step;
 
 use super::check::World;
-use state::Phase;
-pub(super) use state::State;
-pub(super) use step::Step;
+use state::QuorumPhase;
+pub(super) use state::QuorumWorld;
+pub(super) use step::QuorumStep;
 
 /// A mistake that a client or a node could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum QuorumMistake {
     /// The highest vote counts at once, wherever it is stored.
     NoWriteBack,
     /// A node stores what is written back whoever owns it now.
@@ -29,7 +29,7 @@ pub(super) enum Mistake {
 
 /// How many there are and what can go wrong.
 #[derive(Clone, Debug)]
-pub(super) struct Quorum {
+pub(super) struct QuorumModel {
     pub(super) nodes: usize,
     pub(super) clients: usize,
     /// Leases last as long as their owner relies on them.
@@ -38,10 +38,10 @@ pub(super) struct Quorum {
     pub(super) restarts: u8,
     /// What clients propose: any value must be safe.
     pub(super) proposals: &'static [u8],
-    pub(super) mistake: Option<Mistake>,
+    pub(super) mistake: Option<QuorumMistake>,
 }
 
-impl Quorum {
+impl QuorumModel {
     fn majority(&self) -> usize {
         self.nodes / 2 + 1
     }
@@ -50,95 +50,96 @@ impl Quorum {
         self.mistake.is_none()
     }
 
-    fn client_steps(&self, who: usize, state: &State, steps: &mut Vec<Step>) {
+    fn client_steps(&self, who: usize, state: &QuorumWorld, steps: &mut Vec<QuorumStep>) {
         let client = &state.clients[who];
         let cells = || state.nodes.iter().enumerate().map(|(at, node)| (at, &node.cells[who]));
         match client.phase {
-            Phase::Idle => {
-                steps.extend(self.proposals.iter().map(|&least| Step::Start { who, least }));
+            QuorumPhase::Idle => {
+                steps.extend(self.proposals.iter().map(|&least| QuorumStep::Start { who, least }));
                 return;
             }
-            Phase::Asking => {
+            QuorumPhase::Asking => {
                 if cells().filter(|(_, cell)| cell.vote > 0).count() >= self.majority() {
-                    steps.push(Step::Decide { who });
+                    steps.push(QuorumStep::Decide { who });
                 }
             }
-            Phase::Writing { .. } => {
+            QuorumPhase::Writing { .. } => {
                 let laggards = cells().filter(|(_, cell)| cell.vote > 0 && !cell.stored);
-                steps.extend(laggards.map(|(at, _)| Step::WriteBack { who, at }));
+                steps.extend(laggards.map(|(at, _)| QuorumStep::WriteBack { who, at }));
             }
-            Phase::Holding { .. } => steps.push(Step::End { who }),
-            Phase::Over => {}
+            QuorumPhase::Holding { .. } => steps.push(QuorumStep::End { who }),
+            QuorumPhase::Over => {}
         }
-        if client.phase == Phase::Asking || client.phase == Phase::Over {
+        if client.phase == QuorumPhase::Asking || client.phase == QuorumPhase::Over {
             let open = cells().filter(|(at, cell)| !cell.asked && state.nodes[*at].votes());
-            steps.extend(open.map(|(at, _)| Step::Vote { who, at }));
+            steps.extend(open.map(|(at, _)| QuorumStep::Vote { who, at }));
         }
-        if matches!(client.phase, Phase::Asking | Phase::Writing { .. }) {
-            steps.push(Step::End { who });
+        if matches!(client.phase, QuorumPhase::Asking | QuorumPhase::Writing { .. }) {
+            steps.push(QuorumStep::End { who });
         }
     }
 
-    fn node_steps(&self, at: usize, state: &State, steps: &mut Vec<Step>) {
+    fn node_steps(&self, at: usize, state: &QuorumWorld, steps: &mut Vec<QuorumStep>) {
         let node = &state.nodes[at];
         if let Some(owner) = node.owner
-            && (!self.clocks || state.clients[owner].phase == Phase::Over)
+            && (!self.clocks || state.clients[owner].phase == QuorumPhase::Over)
         {
-            steps.push(Step::Vanish { at });
+            steps.push(QuorumStep::Vanish { at });
         }
         if state.restarts < self.restarts {
-            steps.push(Step::Forget { at });
+            steps.push(QuorumStep::Forget { at });
         }
         let Some(quarantine) = &node.quarantine else { return };
-        let over = quarantine.before.iter().all(|who| state.clients[*who].phase == Phase::Over);
-        if over || self.mistake == Some(Mistake::ReseedEarly) {
+        let over =
+            quarantine.before.iter().all(|who| state.clients[*who].phase == QuorumPhase::Over);
+        if over || self.mistake == Some(QuorumMistake::ReseedEarly) {
             let others = (0..self.nodes).filter(|other| {
                 *other != at && state.nodes[*other].votes() && !quarantine.asked.contains(other)
             });
-            steps.extend(others.map(|from| Step::Reseed { at, from }));
+            steps.extend(others.map(|from| QuorumStep::Reseed { at, from }));
         }
         let seeded = quarantine.asked.len() >= self.majority();
-        if over && (seeded || self.mistake == Some(Mistake::NoReseed)) {
-            steps.push(Step::Rejoin { at });
+        if over && (seeded || self.mistake == Some(QuorumMistake::NoReseed)) {
+            steps.push(QuorumStep::Rejoin { at });
         }
     }
 }
 
-impl World for Quorum {
-    type State = State;
-    type Step = Step;
+impl World for QuorumModel {
+    type State = QuorumWorld;
+    type Step = QuorumStep;
 
-    fn start(&self) -> State {
-        State::new(self)
+    fn start(&self) -> QuorumWorld {
+        QuorumWorld::new(self)
     }
 
-    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+    fn steps(&self, state: &QuorumWorld, steps: &mut Vec<QuorumStep>) {
         (0..self.clients).for_each(|who| self.client_steps(who, state, steps));
         (0..self.nodes).for_each(|at| self.node_steps(at, state, steps));
     }
 
-    fn after(&self, last: &State, step: Step) -> Option<State> {
+    fn after(&self, last: &QuorumWorld, step: QuorumStep) -> Option<QuorumWorld> {
         let mut state = last.clone();
         match step {
-            Step::Start { who, least } => state.start(who, least),
-            Step::Vote { who, at } => state.vote(who, at),
-            Step::Decide { who } => state.decide(who, self),
-            Step::WriteBack { who, at } => state.write_back(who, at, self),
-            Step::End { who } => state.clients[who].phase = Phase::Over,
-            Step::Vanish { at } => state.nodes[at].vanish(),
-            Step::Forget { at } => state.forget(at, self),
-            Step::Reseed { at, from } => state.reseed(at, from),
-            Step::Rejoin { at } => state.nodes[at].rejoin(),
+            QuorumStep::Start { who, least } => state.start(who, least),
+            QuorumStep::Vote { who, at } => state.vote(who, at),
+            QuorumStep::Decide { who } => state.decide(who, self),
+            QuorumStep::WriteBack { who, at } => state.write_back(who, at, self),
+            QuorumStep::End { who } => state.clients[who].phase = QuorumPhase::Over,
+            QuorumStep::Vanish { at } => state.nodes[at].vanish(),
+            QuorumStep::Forget { at } => state.forget(at, self),
+            QuorumStep::Reseed { at, from } => state.reseed(at, from),
+            QuorumStep::Rejoin { at } => state.nodes[at].rejoin(),
         }
         if self.restarts == 0 && self.is_right() {
             // Nodes that know nothing of each other may change places; where there is a story to
             // tell they keep their numbers.
-            state.nodes.sort_unstable_by(state::Node::order);
+            state.nodes.sort_unstable_by(state::ModelNode::order);
         }
         Some(state)
     }
 
-    fn broken(&self, state: &State) -> Option<&'static str> {
+    fn broken(&self, state: &QuorumWorld) -> Option<&'static str> {
         let holders = state.clients.iter().filter(|client| client.holds()).count();
         if self.clocks && holders > 1 {
             return Some("two clients hold at once");

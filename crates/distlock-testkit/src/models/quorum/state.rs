@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::{Mistake, Quorum};
+use super::{QuorumMistake, QuorumModel};
 use crate::models::node::Lawful;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum QuorumPhase {
     Idle,
     Asking,
     Writing { fence: u8 },
@@ -15,22 +15,22 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client {
-    pub(super) phase: Phase,
+pub(crate) struct QuorumClient {
+    pub(super) phase: QuorumPhase,
     least: u8,
     /// The highest fence that was given out before it started.
     before: u8,
 }
 
-impl Client {
+impl QuorumClient {
     pub(super) fn holds(&self) -> bool {
-        matches!(self.phase, Phase::Holding { .. })
+        matches!(self.phase, QuorumPhase::Holding { .. })
     }
 }
 
 /// What a client knows of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Cell {
+pub(crate) struct NodeView {
     pub(super) asked: bool,
     /// The fence it was granted there; 0 if it was not.
     pub(super) vote: u8,
@@ -49,16 +49,16 @@ pub(crate) struct Quarantine {
 }
 
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) struct Node {
+pub(crate) struct ModelNode {
     pub(super) owner: Option<usize>,
     counter: u8,
     pub(super) quarantine: Option<Quarantine>,
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Vec<NodeView>,
     /// The real law; not where something is wrong on purpose.
     law: Option<Lawful>,
 }
 
-impl Node {
+impl ModelNode {
     pub(super) fn votes(&self) -> bool {
         self.quarantine.is_none()
     }
@@ -81,23 +81,23 @@ impl Node {
 }
 
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(crate) struct State {
-    pub(super) clients: Vec<Client>,
-    pub(super) nodes: Vec<Node>,
+pub(crate) struct QuorumWorld {
+    pub(super) clients: Vec<QuorumClient>,
+    pub(super) nodes: Vec<ModelNode>,
     pub(super) restarts: u8,
     /// The fences given out.
     given: Vec<u8>,
     pub(super) broken: Option<&'static str>,
 }
 
-impl State {
-    pub(super) fn new(world: &Quorum) -> Self {
-        let client = Client { phase: Phase::Idle, least: 0, before: 0 };
-        let node = Node {
+impl QuorumWorld {
+    pub(super) fn new(world: &QuorumModel) -> Self {
+        let client = QuorumClient { phase: QuorumPhase::Idle, least: 0, before: 0 };
+        let node = ModelNode {
             owner: None,
             counter: 0,
             quarantine: None,
-            cells: vec![Cell::default(); world.clients],
+            cells: vec![NodeView::default(); world.clients],
             law: world.is_right().then(Lawful::new),
         };
         Self {
@@ -111,7 +111,7 @@ impl State {
 
     pub(super) fn start(&mut self, who: usize, least: u8) {
         let before = self.given.iter().copied().max().unwrap_or_default();
-        self.clients[who] = Client { phase: Phase::Asking, least, before };
+        self.clients[who] = QuorumClient { phase: QuorumPhase::Asking, least, before };
     }
 
     pub(super) fn vote(&mut self, who: usize, at: usize) {
@@ -129,20 +129,21 @@ impl State {
         }
     }
 
-    pub(super) fn decide(&mut self, who: usize, world: &Quorum) {
+    pub(super) fn decide(&mut self, who: usize, world: &QuorumModel) {
         let fence = self.nodes.iter().map(|node| node.cells[who].vote).max().unwrap_or_default();
         for node in &mut self.nodes {
             node.cells[who].stored = node.cells[who].vote == fence;
         }
-        self.clients[who].phase = Phase::Writing { fence };
+        self.clients[who].phase = QuorumPhase::Writing { fence };
         self.count(who, world);
     }
 
-    pub(super) fn write_back(&mut self, who: usize, at: usize, world: &Quorum) {
-        let Phase::Writing { fence } = self.clients[who].phase else { return };
+    pub(super) fn write_back(&mut self, who: usize, at: usize, world: &QuorumModel) {
+        let QuorumPhase::Writing { fence } = self.clients[who].phase else { return };
         let node = &mut self.nodes[at];
         let owns = node.owner == Some(who) && node.votes();
-        let stores = owns || (world.mistake == Some(Mistake::WriteBackByAnybody) && node.votes());
+        let stores =
+            owns || (world.mistake == Some(QuorumMistake::WriteBackByAnybody) && node.votes());
         if stores {
             node.counter = node.counter.max(fence);
             node.cells[who].stored = true;
@@ -158,13 +159,13 @@ impl State {
     }
 
     /// The grant counts once its fence is stored by a majority.
-    fn count(&mut self, who: usize, world: &Quorum) {
-        let Phase::Writing { fence } = self.clients[who].phase else { return };
+    fn count(&mut self, who: usize, world: &QuorumModel) {
+        let QuorumPhase::Writing { fence } = self.clients[who].phase else { return };
         let stored = self.nodes.iter().filter(|node| node.cells[who].stored).count();
-        if stored < world.majority() && world.mistake != Some(Mistake::NoWriteBack) {
+        if stored < world.majority() && world.mistake != Some(QuorumMistake::NoWriteBack) {
             return;
         }
-        self.clients[who].phase = Phase::Holding { fence };
+        self.clients[who].phase = QuorumPhase::Holding { fence };
         if self.given.contains(&fence) {
             self.broken = Some("two grants have the same fence");
         } else if fence <= self.clients[who].before {
@@ -174,15 +175,15 @@ impl State {
         self.given.sort_unstable();
     }
 
-    pub(super) fn forget(&mut self, at: usize, world: &Quorum) {
+    pub(super) fn forget(&mut self, at: usize, world: &QuorumModel) {
         self.restarts += 1;
-        let over = |who: &usize| self.clients[*who].phase == Phase::Over;
+        let over = |who: &usize| self.clients[*who].phase == QuorumPhase::Over;
         let relies = |who: &usize| self.nodes[at].cells[*who].vote > 0 && !over(who);
         let before = (0..self.clients.len()).filter(relies).collect();
         let node = &mut self.nodes[at];
         (node.owner, node.counter) = (None, 0);
         node.law.iter_mut().for_each(|law| law.restart(0));
-        if world.mistake != Some(Mistake::NoQuarantine) {
+        if world.mistake != Some(QuorumMistake::NoQuarantine) {
             node.quarantine = Some(Quarantine { before, ..Quarantine::default() });
         }
     }
@@ -207,8 +208,8 @@ impl State {
 
     /// True if somebody holds by the vote of a node that had forgotten.
     pub(in crate::models) fn is_rejoined(&self) -> bool {
-        let holds = self.clients.iter().any(Client::holds);
-        holds && self.restarts > 0 && self.nodes.iter().all(Node::votes)
+        let holds = self.clients.iter().any(QuorumClient::holds);
+        holds && self.restarts > 0 && self.nodes.iter().all(ModelNode::votes)
     }
 
     fn differs(&mut self) {

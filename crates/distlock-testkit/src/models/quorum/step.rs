@@ -5,7 +5,7 @@ use std::fmt;
 use crate::models::lock::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum QuorumStep {
     Start {
         who: usize,
         least: u8,
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     },
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for QuorumStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let called = |who: usize| name(u8::try_from(who).unwrap_or_default());
         match *self {

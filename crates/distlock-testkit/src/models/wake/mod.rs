@@ -9,13 +9,13 @@ mod step;
 
 use super::book::Who;
 use super::check::World;
-pub(super) use state::State;
-use state::{Duty, Phase};
-pub(super) use step::Step;
+pub(super) use state::WakeWorld;
+use state::{Duty, WakePhase};
+pub(super) use step::WakeStep;
 
 /// A mistake that a client or a store could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum WakeMistake {
     /// Whoever has subscribed after it asked does not ask again.
     SubscribeLast,
     /// Whoever has a new connection subscribes and does not ask again.
@@ -28,7 +28,7 @@ pub(super) enum Mistake {
 
 /// How many there are and how they listen.
 #[derive(Clone, Debug)]
-pub(super) struct Wake {
+pub(super) struct WakeModel {
     pub(super) clients: Who,
     /// The channel belongs to the key: it is subscribed with the first wait.
     pub(super) late: bool,
@@ -36,78 +36,78 @@ pub(super) struct Wake {
     pub(super) breaks: u8,
     /// How many clients may crash.
     pub(super) crashes: u8,
-    pub(super) mistake: Option<Mistake>,
+    pub(super) mistake: Option<WakeMistake>,
 }
 
-impl Wake {
-    fn client_steps(&self, who: Who, state: &State, steps: &mut Vec<Step>) {
+impl WakeModel {
+    fn client_steps(&self, who: Who, state: &WakeWorld, steps: &mut Vec<WakeStep>) {
         let client = &state.clients[usize::from(who)];
         match client.phase {
-            Phase::Crashed => {
+            WakePhase::Crashed => {
                 if state.book.knows(who) {
-                    steps.push(Step::End(who));
+                    steps.push(WakeStep::End(who));
                 }
                 return;
             }
             _ if !client.connected => {
-                steps.push(Step::Reconnect(who));
+                steps.push(WakeStep::Reconnect(who));
                 return;
             }
             _ => {}
         }
         match (client.phase, client.duty) {
-            (_, Duty::Subscribe) => steps.push(Step::Subscribe(who)),
-            (Phase::Idle, _) => steps.push(Step::Ask(who)),
-            (Phase::Waiting, _) if client.is_idle() => steps.push(Step::Look(who)),
-            (Phase::Holding, _) => steps.push(Step::Release(who)),
+            (_, Duty::Subscribe) => steps.push(WakeStep::Subscribe(who)),
+            (WakePhase::Idle, _) => steps.push(WakeStep::Ask(who)),
+            (WakePhase::Waiting, _) if client.is_idle() => steps.push(WakeStep::Look(who)),
+            (WakePhase::Holding, _) => steps.push(WakeStep::Release(who)),
             _ => {}
         }
         if !client.up.is_empty() {
-            steps.push(Step::Serve(who));
+            steps.push(WakeStep::Serve(who));
         }
         if !client.down.is_empty() {
-            steps.push(Step::Read(who));
+            steps.push(WakeStep::Read(who));
         }
         if state.breaks < self.breaks {
-            steps.push(Step::Break(who));
+            steps.push(WakeStep::Break(who));
         }
-        if state.crashes < self.crashes && client.phase != Phase::Idle {
-            steps.push(Step::Crash(who));
+        if state.crashes < self.crashes && client.phase != WakePhase::Idle {
+            steps.push(WakeStep::Crash(who));
         }
     }
 }
 
-impl World for Wake {
-    type State = State;
-    type Step = Step;
+impl World for WakeModel {
+    type State = WakeWorld;
+    type Step = WakeStep;
 
-    fn start(&self) -> State {
-        State::new(self)
+    fn start(&self) -> WakeWorld {
+        WakeWorld::new(self)
     }
 
-    fn steps(&self, state: &State, steps: &mut Vec<Step>) {
+    fn steps(&self, state: &WakeWorld, steps: &mut Vec<WakeStep>) {
         (0..self.clients).for_each(|who| self.client_steps(who, state, steps));
     }
 
-    fn after(&self, last: &State, step: Step) -> Option<State> {
+    fn after(&self, last: &WakeWorld, step: WakeStep) -> Option<WakeWorld> {
         let mut state = last.clone();
         match step {
-            Step::Ask(who) => state.ask(who),
-            Step::Subscribe(who) => state.subscribe(who),
-            Step::Look(who) => state.look(who),
-            Step::Release(who) => state.release(who),
-            Step::Serve(who) => state.serve(who, self),
-            Step::Read(who) => state.read(who, self),
-            Step::Break(who) => state.break_off(who),
-            Step::Reconnect(who) => state.reconnect(who),
-            Step::Crash(who) => state.crash(who),
-            Step::End(who) => state.book.end(who),
+            WakeStep::Ask(who) => state.ask(who),
+            WakeStep::Subscribe(who) => state.subscribe(who),
+            WakeStep::Look(who) => state.look(who),
+            WakeStep::Release(who) => state.release(who),
+            WakeStep::Serve(who) => state.serve(who, self),
+            WakeStep::Read(who) => state.read(who, self),
+            WakeStep::Break(who) => state.break_off(who),
+            WakeStep::Reconnect(who) => state.reconnect(who),
+            WakeStep::Crash(who) => state.crash(who),
+            WakeStep::End(who) => state.book.end(who),
         }
         state.renumber();
         Some(state)
     }
 
-    fn broken(&self, state: &State) -> Option<&'static str> {
+    fn broken(&self, state: &WakeWorld) -> Option<&'static str> {
         state.broken()
     }
 }

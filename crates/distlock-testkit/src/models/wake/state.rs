@@ -1,10 +1,10 @@
 //! Clients, their connections and the store while somebody waits to be woken.
 
-use super::{Mistake, Wake};
-use crate::models::book::{Book, Granted, Number, Reply, Who};
+use super::{WakeMistake, WakeModel};
+use crate::models::book::{Book, BookGrant, BookReply, Number, Who};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum WakePhase {
     Idle,
     Asking,
     Waiting,
@@ -31,14 +31,14 @@ pub(crate) enum Up {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Down {
-    Answer(Reply),
+    Answer(BookReply),
     Subscribed,
     Push,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client {
-    pub(super) phase: Phase,
+pub(crate) struct WakeClient {
+    pub(super) phase: WakePhase,
     pub(super) duty: Duty,
     pub(super) connected: bool,
     pub(super) subscribed: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     pub(super) down: Vec<Down>,
 }
 
-impl Client {
+impl WakeClient {
     /// Nothing is on its way to or from it.
     pub(super) fn is_idle(&self) -> bool {
         self.up.is_empty() && self.down.is_empty()
@@ -57,8 +57,8 @@ impl Client {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct State {
-    pub(super) clients: Vec<Client>,
+pub(crate) struct WakeWorld {
+    pub(super) clients: Vec<WakeClient>,
     pub(super) book: Book,
     pub(super) breaks: u8,
     pub(super) crashes: u8,
@@ -67,10 +67,10 @@ pub(crate) struct State {
 /// Leases end only where a client has crashed, so their length is of no matter.
 const LIVE: u8 = 1;
 
-impl State {
-    pub(super) fn new(world: &Wake) -> Self {
-        let client = Client {
-            phase: Phase::Idle,
+impl WakeWorld {
+    pub(super) fn new(world: &WakeModel) -> Self {
+        let client = WakeClient {
+            phase: WakePhase::Idle,
             duty: Duty::Nothing,
             connected: true,
             subscribed: !world.late,
@@ -82,13 +82,13 @@ impl State {
         Self { clients, book: Book::default(), breaks: 0, crashes: 0 }
     }
 
-    fn client(&mut self, who: Who) -> &mut Client {
+    fn client(&mut self, who: Who) -> &mut WakeClient {
         &mut self.clients[usize::from(who)]
     }
 
     pub(super) fn ask(&mut self, who: Who) {
         let client = self.client(who);
-        client.phase = Phase::Asking;
+        client.phase = WakePhase::Asking;
         client.up.push(Up::Ask);
     }
 
@@ -106,7 +106,7 @@ impl State {
 
     pub(super) fn release(&mut self, who: Who) {
         let client = self.client(who);
-        client.phase = Phase::Leaving;
+        client.phase = WakePhase::Leaving;
         client.up.push(Up::Release);
     }
 
@@ -127,7 +127,7 @@ impl State {
     pub(super) fn crash(&mut self, who: Who) {
         self.crashes += 1;
         self.cut(who);
-        self.client(who).phase = Phase::Crashed;
+        self.client(who).phase = WakePhase::Crashed;
     }
 
     /// A new connection subscribes first. What was under way is sent again; it is idempotent.
@@ -136,15 +136,15 @@ impl State {
         client.connected = true;
         client.duty = Duty::Subscribe;
         match client.phase {
-            Phase::Asking => client.up.push(Up::Ask),
-            Phase::Leaving => client.up.push(Up::Release),
+            WakePhase::Asking => client.up.push(Up::Ask),
+            WakePhase::Leaving => client.up.push(Up::Release),
             _ => {}
         }
     }
 
-    pub(super) fn serve(&mut self, who: Who, world: &Wake) {
+    pub(super) fn serve(&mut self, who: Who, world: &WakeModel) {
         let request = self.client(who).up.remove(0);
-        let tells_purge = world.mistake != Some(Mistake::PurgeTellsNobody);
+        let tells_purge = world.mistake != Some(WakeMistake::PurgeTellsNobody);
         let (answer, granted, tells) = match request {
             Up::Subscribe => {
                 let client = self.client(who);
@@ -162,12 +162,12 @@ impl State {
             }
             Up::Release => {
                 let granted = self.book.release(who, false, false, None);
-                let tells = world.mistake != Some(Mistake::ReleaseTellsNobody);
-                (Reply::Released, granted, tells)
+                let tells = world.mistake != Some(WakeMistake::ReleaseTellsNobody);
+                (BookReply::Released, granted, tells)
             }
         };
         self.client(who).down.push(Down::Answer(answer));
-        for Granted { to, .. } in granted {
+        for BookGrant { to, .. } in granted {
             let client = self.client(to);
             // Whoever is not subscribed does not hear of it.
             if tells && client.subscribed && client.connected {
@@ -176,39 +176,39 @@ impl State {
         }
     }
 
-    pub(super) fn read(&mut self, who: Who, world: &Wake) {
+    pub(super) fn read(&mut self, who: Who, world: &WakeModel) {
         let client = self.client(who);
         match client.down.remove(0) {
-            Down::Push if client.phase == Phase::Waiting => client.phase = Phase::Holding,
+            Down::Push if client.phase == WakePhase::Waiting => client.phase = WakePhase::Holding,
             Down::Push => {}
             Down::Subscribed => {
                 let sleeps = match world.mistake {
-                    Some(Mistake::SubscribeLast) => !client.again,
-                    Some(Mistake::SleepOnAfterBreak) => client.again,
+                    Some(WakeMistake::SubscribeLast) => !client.again,
+                    Some(WakeMistake::SleepOnAfterBreak) => client.again,
                     _ => false,
                 };
-                if client.phase == Phase::Waiting && !sleeps {
+                if client.phase == WakePhase::Waiting && !sleeps {
                     client.duty = Duty::Look;
                 }
             }
             Down::Answer(reply) => match (client.phase, reply) {
-                (Phase::Asking, Reply::Waiting { .. }) => {
-                    client.phase = Phase::Waiting;
+                (WakePhase::Asking, BookReply::Waiting { .. }) => {
+                    client.phase = WakePhase::Waiting;
                     if !client.subscribed {
                         client.duty = Duty::Subscribe;
                     }
                 }
-                (Phase::Asking | Phase::Waiting, Reply::Held { .. }) => {
-                    client.phase = Phase::Holding;
+                (WakePhase::Asking | WakePhase::Waiting, BookReply::Held { .. }) => {
+                    client.phase = WakePhase::Holding;
                 }
-                (Phase::Leaving, Reply::Released) => client.phase = Phase::Idle,
+                (WakePhase::Leaving, BookReply::Released) => client.phase = WakePhase::Idle,
                 _ => {}
             },
         }
     }
 
     pub(super) fn broken(&self) -> Option<&'static str> {
-        if self.clients.iter().filter(|client| client.phase == Phase::Holding).count() > 1 {
+        if self.clients.iter().filter(|client| client.phase == WakePhase::Holding).count() > 1 {
             return Some("two clients believe that they hold");
         }
         if self.book.holder.is_none() && self.book.live_waiter().is_some() {
@@ -216,7 +216,7 @@ impl State {
         }
         let sleeper = self.book.live_holder().map(|who| &self.clients[usize::from(who)]);
         let sleeps = sleeper.is_some_and(|client| {
-            client.phase == Phase::Waiting
+            client.phase == WakePhase::Waiting
                 && client.connected
                 && client.duty == Duty::Nothing
                 && client.is_idle()
@@ -226,8 +226,8 @@ impl State {
 
     /// True if somebody holds whose connection broke, while its predecessor is still leaving.
     pub(in crate::models) fn is_woken_after_break(&self) -> bool {
-        let woken = |client: &Client| client.again && client.phase == Phase::Holding;
-        let leaves = |client: &Client| client.phase == Phase::Leaving;
+        let woken = |client: &WakeClient| client.again && client.phase == WakePhase::Holding;
+        let leaves = |client: &WakeClient| client.phase == WakePhase::Leaving;
         self.clients.iter().any(woken) && self.clients.iter().any(leaves)
     }
 
@@ -250,8 +250,8 @@ impl State {
         for message in self.clients.iter_mut().flat_map(|client| &mut client.down) {
             match message {
                 // Only the kind of an answer is read here.
-                Down::Answer(Reply::Held { fence }) => *fence = 0,
-                Down::Answer(Reply::Waiting { ticket, ahead }) => (*ticket, *ahead) = (0, 0),
+                Down::Answer(BookReply::Held { fence }) => *fence = 0,
+                Down::Answer(BookReply::Waiting { ticket, ahead }) => (*ticket, *ahead) = (0, 0),
                 _ => {}
             }
         }

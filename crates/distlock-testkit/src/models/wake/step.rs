@@ -6,7 +6,7 @@ use crate::models::book::Who;
 use crate::models::lock::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum WakeStep {
     Ask(Who),
     Subscribe(Who),
     Look(Who),
@@ -22,7 +22,7 @@ pub(crate) enum Step {
     End(Who),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for WakeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Ask(who) => write!(f, "{} asks", name(who)),

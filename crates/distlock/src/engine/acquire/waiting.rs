@@ -3,34 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::{Busy, Moment, Waiting as Standing};
+use distlock_core::{Busy, Moment, QueuePosition as Standing};
 
-use super::super::pacing::{Pacing, random};
-use super::super::request::Limit;
-use super::{Attempts, Granted};
+use super::super::backoff::{Backoff, random};
+use super::super::request::WaitLimit;
+use super::{AcquireState, UsableGrant};
 use crate::Error;
-use crate::keeper::Verdict;
+use crate::keeper::PlaceVerdict;
 use crate::observe::Event;
-use crate::options::Waiting;
+use crate::options::WaitMode;
 
 /// A pushed grant with less time left than this is extended before it is handed out.
 const MIN_USEFUL: Duration = Duration::from_millis(5);
 
-impl Attempts<'_> {
+impl AcquireState<'_> {
     /// Held by others. Waits for a turn in the queue and says what came of it; without a queue,
     /// pauses.
     pub(super) async fn busy(
         &mut self,
         busy: Busy,
         sent_at: Moment,
-    ) -> Result<Option<Granted>, Error> {
-        if self.limit == Limit::Once {
+    ) -> Result<Option<UsableGrant>, Error> {
+        if self.limit == WaitLimit::Once {
             let Busy { retry_after, holder, ahead, .. } = busy;
             let holder = holder.map(Box::new);
             return Err(Error::Held { key: self.key(), retry_after, holder, ahead });
         }
         self.seen.queued(busy.ticket, busy.ahead);
-        let polls = matches!(self.settings.waiting, Waiting::Poll(_));
+        let polls = matches!(self.settings.wait_mode, WaitMode::Poll(_));
         let Some(ticket) = busy.ticket.filter(|_| !polls) else {
             self.pause(busy.retry_after).await?;
             return Ok(None);
@@ -43,18 +43,18 @@ impl Attempts<'_> {
         &mut self,
         standing: Standing,
         sent_at: Moment,
-    ) -> Result<Option<Granted>, Error> {
+    ) -> Result<Option<UsableGrant>, Error> {
         // A call with a deadline rides out any silence until then.
         let patience = match self.limit {
-            Limit::Forever => self.settings.patience,
-            Limit::Once | Limit::For(_) => Duration::MAX,
+            WaitLimit::Forever => self.settings.patience,
+            WaitLimit::Once | WaitLimit::For(_) => Duration::MAX,
         };
         let (claim, last_fault) = (self.ask.claim.clone(), Arc::clone(&self.last_fault));
         let verdict =
             self.keeper.wait(claim, standing, sent_at, &self.settings, last_fault, patience)?;
         let verdict = tokio::select! {
             biased;
-            verdict = verdict => verdict.unwrap_or(Verdict::Closed),
+            verdict = verdict => verdict.unwrap_or(PlaceVerdict::Closed),
             () = self.place_is_enough() => {
                 self.place_kept = true;
                 self.seen.place_kept();
@@ -67,14 +67,16 @@ impl Attempts<'_> {
         match verdict {
             // With little time left, or if no keeper is going to renew it, asking again under the
             // same claim extends the grant to the full ttl.
-            Verdict::Granted { until, .. } if self.full_ttl || until <= at.after(MIN_USEFUL) => {
+            PlaceVerdict::Granted { until, .. }
+                if self.full_ttl || until <= at.after(MIN_USEFUL) =>
+            {
                 Ok(None)
             }
-            Verdict::Granted { fence, until, .. } => {
+            PlaceVerdict::Granted { fence, until, .. } => {
                 let (renew_at, ticket) = (self.soon_after_a_push(at, until), Some(standing.ticket));
-                Ok(Some(Granted { fence, at, until, renew_at, ticket, replicas: 0 }))
+                Ok(Some(UsableGrant { fence, at, until, renew_at, ticket, replicas: 0 }))
             }
-            Verdict::Gone => {
+            PlaceVerdict::Gone => {
                 let key = self.key();
                 tracing::warn!(%key, "place in the queue lost, queueing again");
                 self.keeper.observer.place_lost();
@@ -82,8 +84,8 @@ impl Attempts<'_> {
                 self.start_over()?;
                 Ok(None)
             }
-            Verdict::Failed(fault) => Err(Error::from_fault(fault)),
-            Verdict::Closed => Err(Error::Closed),
+            PlaceVerdict::Failed(fault) => Err(Error::from_fault(fault)),
+            PlaceVerdict::Closed => Err(Error::Closed),
         }
     }
 
@@ -102,9 +104,9 @@ impl Attempts<'_> {
     async fn pause(&mut self, retry_after: Option<Duration>) -> Result<(), Error> {
         self.retries += 1;
         let random = random(self.ask.claim.id, self.retries);
-        let pause = match &self.settings.waiting {
-            Waiting::Poll(pacing) => pacing.next(self.retries, random),
-            Waiting::Queue => Pacing::default().next(self.retries, random),
+        let pause = match &self.settings.wait_mode {
+            WaitMode::Poll(backoff) => backoff.next(self.retries, random),
+            WaitMode::Queue => Backoff::default().next(self.retries, random),
         };
         let Some(pause) = pause else {
             return Err(Error::RetriesExhausted { key: self.key(), attempts: self.attempts });

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{End, Error, Reason};
-use distlock_core::{Outcome, Standing};
-use distlock_testkit::Reply;
+use distlock::{Error, HoldEnd, LossReason};
+use distlock_core::{ReleaseOutcome, Standing};
+use distlock_testkit::ScriptedReply;
 
 use crate::support::{World, ms, pass, scripted, secs};
 
@@ -12,9 +12,9 @@ use crate::support::{World, ms, pass, scripted, secs};
 async fn a_release_that_finds_nothing_says_lost() {
     let (locks, store) = scripted();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    store.on_release(Outcome::Gone);
+    store.on_release(ReleaseOutcome::Gone);
     assert!(guard.is_held(), "nothing has told it yet");
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Gone));
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Gone));
     assert_eq!(locks.stats().losses, 1);
 }
 
@@ -28,8 +28,8 @@ async fn a_hold_that_another_took_over_is_not_released() {
     pass(secs(2)).await;
     let newer = world.locks().mutex("k").unwrap().try_lock().await.unwrap();
     network.heal();
-    assert!(matches!(stale.release().await.unwrap(), End::Lost(_)));
-    assert_eq!(newer.release().await.unwrap(), End::Released);
+    assert!(matches!(stale.release().await.unwrap(), HoldEnd::Lost(_)));
+    assert_eq!(newer.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +41,7 @@ async fn a_release_after_a_failed_renewal_frees_the_key() {
     pass(secs(15)).await;
     assert!(guard.is_held(), "one failed renewal is no loss");
     network.heal();
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
     assert!(world.locks().inspect("k").await.unwrap().is_free());
 }
 
@@ -49,14 +49,14 @@ async fn a_release_after_a_failed_renewal_frees_the_key() {
 async fn a_hung_renewal_loses_the_hold_at_the_local_deadline() {
     let (locks, store) = scripted();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    store.always_renew(Reply::never());
+    store.always_renew(ScriptedReply::never());
     let deadline = secs(30) - ms(300) - ms(2);
     pass(deadline - ms(1)).await;
     assert!(guard.is_held());
     pass(ms(1)).await;
     assert!(!guard.is_held());
     assert!(guard.cancellation().is_cancelled());
-    assert!(matches!(guard.lost().await, Reason::Unreachable | Reason::Expired));
+    assert!(matches!(guard.lost().await, LossReason::Unreachable | LossReason::Expired));
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,11 +64,11 @@ async fn a_late_confirmation_does_not_bring_a_lost_hold_back() {
     let (locks, store) = scripted();
     let locks = locks.configure(|o| o.ttl(secs(3)).drift(0.0)).unwrap();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    store.always_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(4)));
-    assert!(matches!(guard.lost().await, Reason::Unreachable | Reason::Expired));
+    store.always_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(4)));
+    assert!(matches!(guard.lost().await, LossReason::Unreachable | LossReason::Expired));
     pass(secs(10)).await;
     assert!(!guard.is_held());
-    assert!(matches!(guard.release().await.unwrap(), End::Lost(_)));
+    assert!(matches!(guard.release().await.unwrap(), HoldEnd::Lost(_)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Owners, leases and waiting.
 
-use distlock::{End, Error, Order, Pacing, Reason, Waiting};
+use distlock::{Backoff, Error, HoldEnd, LossReason, Order, WaitMode};
 
 use crate::support::{World, crash, go, is_held, is_timeout, ms, pass, queued, secs};
 
@@ -11,7 +11,7 @@ async fn the_same_owner_does_not_write_twice() {
     let first = lock.write().await.unwrap();
     assert!(is_held(&lock.try_write().await));
     assert!(is_held(&lock.try_read().await));
-    assert_eq!(first.release().await.unwrap(), End::Released);
+    assert_eq!(first.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn two_read_guards_of_one_lock_are_two_readers() {
     pass(secs(60)).await;
     assert!(two.is_held());
     assert!(is_held(&lock.try_write().await));
-    assert_eq!(two.release().await.unwrap(), End::Released);
+    assert_eq!(two.release().await.unwrap(), HoldEnd::Released);
     assert!(lock.try_write().await.is_ok());
 }
 
@@ -73,18 +73,18 @@ async fn a_twin_with_the_same_owner_cannot_release_or_extend() {
     pass(secs(2)).await;
     let guard = two.mutex("k").unwrap().lock().await.unwrap();
     let leases = one.lease("k").unwrap();
-    assert_eq!(leases.release(&stale).await.unwrap(), End::Lost(Reason::Gone));
+    assert_eq!(leases.release(&stale).await.unwrap(), HoldEnd::Lost(LossReason::Gone));
     assert!(leases.extend(&mut stale.clone()).await.is_err());
     pass(secs(5)).await;
-    assert_eq!(guard.release().await.unwrap(), End::Released);
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_interval_does_not_outlast_the_deadline() {
     let world = World::new();
     let _guard = world.locks().mutex("k").unwrap().lock().await.unwrap();
-    let poll = Waiting::Poll(Pacing::fixed(secs(60)));
-    let other = world.locks().configure(|o| o.waiting(poll)).unwrap().mutex("k").unwrap();
+    let poll = WaitMode::Poll(Backoff::fixed(secs(60)));
+    let other = world.locks().configure(|o| o.wait_mode(poll)).unwrap().mutex("k").unwrap();
     match other.try_lock_for(ms(100)).await {
         Err(Error::Timeout { waited, .. }) => assert!(waited >= ms(100) && waited < ms(110)),
         other => panic!("{other:?}"),

@@ -1,8 +1,8 @@
 //! Counters, queues, watchdogs, extensions.
 
-use distlock::{End, Error, Pacing, Reason, Waiting};
+use distlock::{Backoff, Error, HoldEnd, LossReason, WaitMode};
 use distlock_core::{Answer, Busy, Standing};
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 
 use crate::support::{
     World, go, is_held, is_not_held, is_timeout, ms, pass, queued, scripted, secs,
@@ -16,7 +16,7 @@ async fn releases_after_expiry_never_count_below_zero() {
     let stale = lock.read().await.unwrap().into_lease();
     pass(secs(2)).await;
     for _ in 0..3 {
-        assert!(matches!(leases.release(&stale).await.unwrap(), End::Lost(_)));
+        assert!(matches!(leases.release(&stale).await.unwrap(), HoldEnd::Lost(_)));
     }
     let reader = lock.try_read().await.unwrap();
     assert!(is_held(&lock.try_write().await), "one reader counts as none");
@@ -75,7 +75,7 @@ async fn a_failed_acquire_or_extend_keeps_the_hold_that_existed() {
     network.heal();
     pass(secs(10)).await;
     assert_eq!(world.locks().inspect("k").await.unwrap().holders_total, 1, "dropped a valid hold");
-    assert_eq!(leases.release(&lease).await.unwrap(), End::Released);
+    assert_eq!(leases.release(&lease).await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn renewals_stop_when_the_lock_is_lost() {
     let (locks, store) = scripted();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     store.always_renew(Standing::Gone);
-    assert_eq!(guard.lost().await, Reason::Gone);
+    assert_eq!(guard.lost().await, LossReason::Gone);
     pass(secs(120)).await;
     assert_eq!(store.renewals().len(), 1);
 }
@@ -128,8 +128,8 @@ async fn exponential_polling_stays_at_its_cap_for_ever() {
     let (locks, store) = scripted();
     let busy = Busy { ticket: None, ahead: 0, retry_after: None, holder: None };
     store.always_acquire(Answer::Busy(busy));
-    let poll = Waiting::Poll(Pacing::exponential(ms(1), secs(60)));
-    let mutex = locks.configure(|o| o.waiting(poll)).unwrap().mutex("k").unwrap();
+    let poll = WaitMode::Poll(Backoff::exponential(ms(1), secs(60)));
+    let mutex = locks.configure(|o| o.wait_mode(poll)).unwrap().mutex("k").unwrap();
     assert!(is_timeout(&mutex.try_lock_for(secs(40 * 60 * 60)).await));
     let attempts = store.count_acquires();
     assert!((2_400..2_420).contains(&attempts), "{attempts} attempts in forty hours");
@@ -150,7 +150,7 @@ async fn an_error_never_comes_with_a_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_in_a_one_shot_call_leaves_no_hold() {
     let (locks, store) = scripted();
-    store.on_acquire(Reply::transient());
+    store.on_acquire(ScriptedReply::transient());
     let failed = locks.mutex("k").unwrap().try_lock().await;
     assert!(matches!(failed, Err(Error::Backend(_))));
     pass(ms(10)).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use distlock::{End, Error, Order, Reason};
+use distlock::{Error, HoldEnd, LossReason, Order};
 
 use crate::support::{World, crash, go, is_held, ms, pass, queued, secs};
 
@@ -47,10 +47,10 @@ async fn a_stale_release_changes_nothing_for_the_writer() {
     let writer = lock.try_write().await.unwrap();
     for _ in 0..3 {
         let end = locks.lease("k").unwrap().release(&stale).await.unwrap();
-        assert_eq!(end, End::Lost(Reason::Gone));
+        assert_eq!(end, HoldEnd::Lost(LossReason::Gone));
     }
     assert!(is_held(&lock.try_read().await));
-    assert_eq!(writer.release().await.unwrap(), End::Released);
+    assert_eq!(writer.release().await.unwrap(), HoldEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,9 +91,9 @@ async fn groups_of_readers_are_separate_and_every_release_counts() {
     let group = |name: &str| world.locks().rwlock("k").unwrap().group(name).unwrap();
     let (one, two) = (group("a").read().await.unwrap(), group("a").read().await.unwrap());
     assert!(is_held(&group("b").try_read().await));
-    assert_eq!(one.release().await.unwrap(), End::Released);
+    assert_eq!(one.release().await.unwrap(), HoldEnd::Released);
     assert!(is_held(&group("b").try_read().await));
-    assert_eq!(two.release().await.unwrap(), End::Released);
+    assert_eq!(two.release().await.unwrap(), HoldEnd::Released);
     assert!(group("b").try_read().await.is_ok());
 }
 
@@ -131,7 +131,7 @@ async fn the_work_is_dropped_when_the_lock_is_lost() {
         world.locks().break_hold("k", guard.fence()).await.unwrap();
         std::future::pending::<()>().await;
     });
-    assert!(matches!(work.await, Err(Error::Lost { reason: Reason::Broken, .. })));
+    assert!(matches!(work.await, Err(Error::Lost { reason: LossReason::Broken, .. })));
     assert!(stopped.load(Ordering::SeqCst));
 }
 

@@ -1,8 +1,8 @@
 //! Renewals.
 
-use distlock::{End, Reason};
+use distlock::{HoldEnd, LossReason};
 use distlock_core::Standing;
-use distlock_testkit::Reply;
+use distlock_testkit::ScriptedReply;
 
 use crate::support::{World, go, ms, pass, scripted, secs};
 
@@ -11,7 +11,7 @@ async fn a_renewal_never_waits_for_its_answer_beyond_the_lease() {
     let (locks, store) = scripted();
     let locks = locks.configure(|o| o.ttl(secs(9)).renew_at(0.9)).unwrap();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    store.always_renew(Reply::from(Standing::Held { fence: 1 }).after(secs(2)));
+    store.always_renew(ScriptedReply::from(Standing::Held { fence: 1 }).after(secs(2)));
     pass(secs(9)).await;
     assert!(!guard.is_held(), "believed in an answer that came after the lease");
     assert_eq!(locks.stats().renewals, 0);
@@ -26,7 +26,7 @@ async fn a_slow_key_does_not_lose_another() {
     for n in 0..50 {
         others.push(locks.mutex(format!("other/{n}")).unwrap().lock().await.unwrap());
     }
-    assert_eq!(slow.lost().await, Reason::Unreachable);
+    assert_eq!(slow.lost().await, LossReason::Unreachable);
     pass(secs(30)).await;
     assert!(others.iter().all(distlock::Guard::is_held));
     assert_eq!(locks.stats().losses, 1);
@@ -36,7 +36,7 @@ async fn a_slow_key_does_not_lose_another() {
 async fn a_short_blip_with_three_failures_loses_nothing() {
     let (locks, store) = scripted();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
-    (0..3).for_each(|_| store.on_renew(Reply::transient()));
+    (0..3).for_each(|_| store.on_renew(ScriptedReply::transient()));
     pass(secs(60)).await;
     assert!(guard.is_held());
     let sent: Vec<_> = store.renewals().into_iter().map(|(at, _)| at).collect();
@@ -64,11 +64,11 @@ async fn the_release_of_a_lost_lock_reaches_the_store() {
     let (locks, network) = world.faulty();
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     network.cut_replies();
-    assert_eq!(guard.lost().await, Reason::Unreachable);
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
     let other = world.locks();
     assert_eq!(other.inspect("k").await.unwrap().holders_total, 1, "renewed without our knowledge");
     network.heal();
-    assert_eq!(guard.release().await.unwrap(), End::Lost(Reason::Unreachable));
+    assert_eq!(guard.release().await.unwrap(), HoldEnd::Lost(LossReason::Unreachable));
     assert!(other.inspect("k").await.unwrap().is_free());
 }
 

@@ -2,23 +2,23 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use distlock::{Entry, EntryId, JOURNAL_PAGE_MAX, Key, Note, Snapshot, What};
+use distlock::{EntryId, JOURNAL_PAGE_MAX, JournalEntry, Key, Note, NoteEvent, Snapshot};
 
 use crate::open_holds::OpenHolds;
 use crate::state::App;
-use crate::wire::{Summary, millis};
+use crate::wire::{SummaryBody, millis};
 
 /// How many pages are read at a time. Whatever is left is read the next time.
-const PAGES_MAX: usize = 12;
+const READER_PAGES_MAX: usize = 12;
 
 /// How many losses and waits are remembered.
-const REMEMBERED_MAX: usize = 20_000;
+const READER_REMEMBERED_MAX: usize = 20_000;
 
 const HOUR_MS: u64 = 60 * 60 * 1_000;
 
 /// A reader that remembers where it was, so that every entry is read once.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct JournalReader {
     after: Option<EntryId>,
     /// The first reading is about the past, not about what happens.
     caught_up: bool,
@@ -39,7 +39,7 @@ struct Lost {
     assumed: bool,
 }
 
-impl Reader {
+impl JournalReader {
     /// A look at the store begins, which is shown key by key and ended by [`read`](Self::read).
     pub(crate) fn begin_look(&mut self) {
         self.open.begin_look();
@@ -52,7 +52,12 @@ impl Reader {
 
     /// Reads on, fills in what the journal knows, and returns how many grants came to light.
     /// `complete` says that the store showed every key.
-    pub(crate) async fn read(&mut self, app: &App, summary: &mut Summary, complete: bool) -> u64 {
+    pub(crate) async fn read(
+        &mut self,
+        app: &App,
+        summary: &mut SummaryBody,
+        complete: bool,
+    ) -> u64 {
         let own = app.locks.stats().grants;
         let grants_here = own.saturating_sub(std::mem::replace(&mut self.grants, own));
         let Some(grants) = self.read_on(app).await else { return grants_here };
@@ -71,7 +76,7 @@ impl Reader {
     /// None if there is no journal, or it cannot be read.
     async fn read_on(&mut self, app: &App) -> Option<u64> {
         let mut grants = 0;
-        for _ in 0..PAGES_MAX {
+        for _ in 0..READER_PAGES_MAX {
             let page = app.locks.journal_page(self.after.as_ref(), JOURNAL_PAGE_MAX).await.ok()?;
             let read = page.entries.len();
             for entry in page.entries {
@@ -87,27 +92,27 @@ impl Reader {
     }
 
     /// True for a grant.
-    fn learn(&mut self, entry: &Entry) -> bool {
+    fn learn(&mut self, entry: &JournalEntry) -> bool {
         let (note, at_ms) = (&entry.note, entry.at_ms);
-        if let What::Granted { waited } = &note.what {
+        if let NoteEvent::Granted { waited } = &note.what {
             self.waits.push_back((at_ms, millis(*waited)));
         }
         if let Some(fence) = note.fence {
             self.follow(note, fence, at_ms);
         }
-        matches!(note.what, What::Granted { .. })
+        matches!(note.what, NoteEvent::Granted { .. })
     }
 
     /// Follows a hold to its end.
     fn follow(&mut self, note: &Note, fence: u64, at_ms: u64) {
         let name = || (note.key.clone(), fence);
         match note.what {
-            What::Granted { .. } => self.open.granted(&note.key, fence, note.mode, at_ms),
-            What::Lost { .. } => {
+            NoteEvent::Granted { .. } => self.open.granted(&note.key, fence, note.mode, at_ms),
+            NoteEvent::Lost { .. } => {
                 self.open.ended(&note.key, fence);
                 self.lost.insert(name(), Lost { at_ms, assumed: false });
             }
-            What::Released { .. } | What::Broken { .. } => {
+            NoteEvent::Released { .. } | NoteEvent::Broken { .. } => {
                 self.open.ended(&note.key, fence);
                 if self.lost.get(&name()).is_some_and(|lost| lost.assumed) {
                     self.lost.remove(&name());
@@ -121,14 +126,14 @@ impl Reader {
         let (hour_ago, day_ago) =
             (now_ms.saturating_sub(HOUR_MS), now_ms.saturating_sub(24 * HOUR_MS));
         self.lost.retain(|_, lost| lost.at_ms >= day_ago);
-        if self.lost.len() > REMEMBERED_MAX {
+        if self.lost.len() > READER_REMEMBERED_MAX {
             let mut times: Vec<_> = self.lost.values().map(|lost| lost.at_ms).collect();
-            let oldest = times.len() - REMEMBERED_MAX;
+            let oldest = times.len() - READER_REMEMBERED_MAX;
             let (_, since, _) = times.select_nth_unstable(oldest);
             let since = *since;
             self.lost.retain(|_, lost| lost.at_ms > since);
         }
-        while self.waits.len() > REMEMBERED_MAX
+        while self.waits.len() > READER_REMEMBERED_MAX
             || self.waits.front().is_some_and(|(at, _)| *at < hour_ago)
         {
             self.waits.pop_front();

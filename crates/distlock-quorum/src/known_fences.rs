@@ -3,18 +3,18 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::vote::Size;
+use super::vote::QuorumSize;
 use distlock_core::sync::lock;
 
 /// Which fences the nodes know to be given out.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct KnownFences {
     by_node: Mutex<Vec<u64>>,
     by_majority: AtomicU64,
 }
 
-impl Told {
-    pub(super) fn new(size: Size) -> Self {
+impl KnownFences {
+    pub(super) fn new(size: QuorumSize) -> Self {
         Self { by_node: Mutex::new(vec![0; size.0]), by_majority: AtomicU64::new(0) }
     }
 
@@ -23,7 +23,7 @@ impl Told {
         self.by_majority.load(Ordering::Acquire)
     }
 
-    pub(super) fn set(&self, index: usize, fence: u64, size: Size) {
+    pub(super) fn set(&self, index: usize, fence: u64, size: QuorumSize) {
         let mut by_node = lock(&self.by_node);
         if let Some(known) = by_node.get_mut(index) {
             *known = fence;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::backends::{Quorum, QuorumOptions, Redis};
 use distlock::{Backend, Key, Label, Locks};
-use distlock_core::{Answer, Ask, Claim, ClaimId, How, Target};
+use distlock_core::{Answer, Ask, Claim, ClaimId, ReleaseOptions, Target};
 use distlock_testkit::servers::{Flow, Proxy, RedisServer};
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +23,7 @@ fn ask() -> Ask {
 }
 
 async fn released(quorum: &Quorum, ask: &Ask) {
-    quorum.release(&Target::Claim(ask.claim.clone()), How::default()).await.unwrap();
+    quorum.release(&Target::Claim(ask.claim.clone()), ReleaseOptions::default()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use crate::report::millis;
 
 /// What is known about a wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct WaitView {
     pub(crate) key: String,
     /// What the store says, or why it says nothing.
     pub(crate) seen: Result<Snapshot, String>,
@@ -20,7 +20,7 @@ pub(crate) struct Look {
     pub(crate) max_wait: Option<Duration>,
 }
 
-impl Look {
+impl WaitView {
     /// The holder that keeps us waiting: the one whose lease ends last.
     pub(crate) fn holder(&self) -> Option<&Holder> {
         self.seen.as_ref().ok().and_then(|snapshot| snapshot.holders.first())

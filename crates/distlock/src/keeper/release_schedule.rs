@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use distlock_core::{AttemptId, Claim, ClaimId, How, Moment, Target};
+use distlock_core::{AttemptId, Claim, ClaimId, Moment, ReleaseOptions, Target};
 use tokio::sync::oneshot;
 
-/// The pause after the first fault; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The pause after the first fault; it doubles up to [`RELEASE_PAUSE_MAX`].
+const RELEASE_PAUSE_MIN: Duration = Duration::from_millis(50);
+const RELEASE_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long to go on beyond the lease. After that the store has forgotten the claim by itself.
-const BEYOND: Duration = Duration::from_secs(60);
+const RETRY_BEYOND_LEASE: Duration = Duration::from_secs(60);
 
 /// How long an acquire that nobody waits for any more can still arrive at the store.
-pub(crate) const LATE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const LATE_ACQUIRE_MAX: Duration = Duration::from_secs(60);
 
 /// The schedule of one release.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct ReleaseSchedule {
     keep_until: Moment,
     bury: Duration,
     give_up: Moment,
@@ -30,16 +30,16 @@ pub(super) struct Leaving {
     attempt: Option<(ClaimId, AttemptId)>,
 }
 
-impl Leaving {
+impl ReleaseSchedule {
     /// Released from `now` on. The key stays taken until `keep_until`; the claim id is remembered
     /// as dead if an acquire of it may still be on its way.
     pub(super) fn new(now: Moment, lease: Duration, keep_until: Moment, doubtful: bool) -> Self {
         Self {
             keep_until,
-            bury: if doubtful { LATE_MAX } else { Duration::ZERO },
-            give_up: now.after(lease).after(BEYOND),
+            bury: if doubtful { LATE_ACQUIRE_MAX } else { Duration::ZERO },
+            give_up: now.after(lease).after(RETRY_BEYOND_LEASE),
             next: now,
-            pause: PAUSE_MIN,
+            pause: RELEASE_PAUSE_MIN,
             in_flight: false,
             told: Vec::new(),
             attempt: None,
@@ -72,9 +72,9 @@ impl Leaving {
     }
 
     /// The release as it has to be sent now.
-    pub(super) fn send(&mut self, now: Moment) -> How {
+    pub(super) fn send(&mut self, now: Moment) -> ReleaseOptions {
         self.in_flight = true;
-        How { keep: self.keep_until.since(now), bury: self.bury }
+        ReleaseOptions { keep: self.keep_until.since(now), bury: self.bury }
     }
 
     /// Whoever was to answer is gone.
@@ -86,7 +86,7 @@ impl Leaving {
     pub(super) fn failed(&mut self, now: Moment) -> bool {
         self.in_flight = false;
         self.next = now.after(self.pause);
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.pause = (self.pause * 2).min(RELEASE_PAUSE_MAX);
         self.next < self.give_up
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_release_is_repeated_until_the_lease_is_surely_over() {
         let mut leaving =
-            Leaving::new(Moment::ORIGIN, Duration::from_secs(30), Moment::ORIGIN, false);
+            ReleaseSchedule::new(Moment::ORIGIN, Duration::from_secs(30), Moment::ORIGIN, false);
         let mut tries = 0;
         let now = loop {
             let now = leaving.next().unwrap();
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn what_is_left_to_keep_shrinks_with_every_try() {
         let at = Moment::from_micros(1_000_000);
-        let mut leaving = Leaving::new(Moment::ORIGIN, Duration::from_secs(1), at, true);
+        let mut leaving = ReleaseSchedule::new(Moment::ORIGIN, Duration::from_secs(1), at, true);
         let how = leaving.send(Moment::ORIGIN);
-        assert_eq!(how, How { keep: Duration::from_secs(1), bury: LATE_MAX });
+        assert_eq!(how, ReleaseOptions { keep: Duration::from_secs(1), bury: LATE_ACQUIRE_MAX });
         leaving.failed(Moment::ORIGIN);
         assert_eq!(leaving.send(at).keep, Duration::ZERO);
     }

@@ -12,7 +12,7 @@ use distlock::{ClaimId, HeldCount, Key, Lease, Leases};
 
 use crate::problem::Problem;
 use crate::sync::lock;
-use crate::wire::Mode;
+use crate::wire::ModeBody;
 
 /// How many leases of one caller may wait for the answer whether they were lost.
 const OVERDUE_MAX: usize = 1_000;
@@ -22,8 +22,8 @@ type Name = (Key, ClaimId);
 
 /// The ledger of one caller. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Account {
-    ledger: Arc<Mutex<Ledger>>,
+pub(crate) struct LeaseQuota {
+    state: Arc<Mutex<QuotaState>>,
     max: usize,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Leased {
     pub(crate) lease: Lease,
     pub(crate) leases: Leases,
     /// Whose it is and how it is held, for answers about it.
-    pub(crate) about: Option<About>,
+    pub(crate) about: Option<LeaseSubject>,
     end: Instant,
     /// Counts among the locks that are held until it is forgotten.
     _held: Arc<HeldCount>,
@@ -46,16 +46,16 @@ impl Leased {
         Self { lease, leases, about: None, end, _held }
     }
 
-    pub(crate) fn about(self, about: About) -> Self {
+    pub(crate) fn about(self, about: LeaseSubject) -> Self {
         Self { about: Some(about), ..self }
     }
 }
 
 /// Whose a lease is and how it is held.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct LeaseSubject {
     pub(crate) owner: String,
-    pub(crate) mode: Mode,
+    pub(crate) mode: ModeBody,
     pub(crate) permits: Option<u32>,
     pub(crate) limit: Option<u32>,
 }
@@ -63,135 +63,135 @@ pub(crate) struct About {
 /// A lease whose time is over as far as this replica knows. Another one may have renewed or
 /// released it.
 #[derive(Clone, Debug)]
-pub(crate) struct Overdue {
+pub(crate) struct OverdueLease {
     pub(crate) lease: Lease,
     pub(crate) leases: Leases,
     /// How often it was found gone.
     pub(crate) looks: u8,
-    pub(crate) about: Option<About>,
+    pub(crate) about: Option<LeaseSubject>,
 }
 
-impl Account {
+impl LeaseQuota {
     pub(crate) fn new(max: usize) -> Self {
-        Self { ledger: Arc::default(), max }
+        Self { state: Arc::default(), max }
     }
 
     /// A slot for one more lease. A request that repeats another, or repeats the one for a lease
     /// that lives, shares the slot with it.
-    pub(crate) fn slot(&self, key: &Key, id: Option<ClaimId>) -> Result<Slot, Problem> {
+    pub(crate) fn slot(&self, key: &Key, id: Option<ClaimId>) -> Result<QuotaSlot, Problem> {
         let name = id.map(|id| (key.clone(), id));
-        if lock(&self.ledger).take(name.clone(), Instant::now(), self.max) {
-            return Ok(Slot { account: self.clone(), name: Some(name) });
+        if lock(&self.state).take(name.clone(), Instant::now(), self.max) {
+            return Ok(QuotaSlot { quota: self.clone(), name: Some(name) });
         }
         Err(Problem::too_many("this token has as many leases as it may have"))
     }
 
     /// What is known of a lease.
     pub(crate) fn known(&self, id: ClaimId, key: &Key) -> Option<Leased> {
-        let ledger = lock(&self.ledger);
-        ledger.entries.get(&(key.clone(), id))?.leased.clone()
+        let state = lock(&self.state);
+        state.entries.get(&(key.clone(), id))?.leased.clone()
     }
 
     /// A lease was renewed. False for one that was granted elsewhere: it counts there.
     pub(crate) fn renewed(&self, lease: &Lease) -> bool {
-        let mut ledger = lock(&self.ledger);
-        let Some(leased) = ledger.remove(&name_of(lease)) else { return false };
+        let mut state = lock(&self.state);
+        let Some(leased) = state.remove(&name_of(lease)) else { return false };
         let end = Instant::now() + lease.ttl();
-        ledger.put(Leased { lease: lease.clone(), end, ..leased });
+        state.put(Leased { lease: lease.clone(), end, ..leased });
         true
     }
 
     /// A lease was released or found to be lost.
     pub(crate) fn ended(&self, lease: &Lease) {
-        lock(&self.ledger).remove(&name_of(lease));
+        lock(&self.state).remove(&name_of(lease));
     }
 
     /// A hold was broken. Returns the lease, if it was granted here.
     pub(crate) fn broken(&self, key: &Key, fence: u64) -> Option<Leased> {
-        let mut ledger = lock(&self.ledger);
+        let mut state = lock(&self.state);
         let hit = |leased: &Leased| leased.lease.key() == key && leased.lease.fence() == fence;
-        let found = ledger.entries.iter().find(|(_, entry)| entry.leased.as_ref().is_some_and(hit));
+        let found = state.entries.iter().find(|(_, entry)| entry.leased.as_ref().is_some_and(hit));
         let name = found.map(|(name, _)| name.clone())?;
-        ledger.remove(&name)
+        state.remove(&name)
     }
 
     /// True if no lease is alive and none is being asked for.
     pub(crate) fn is_empty(&self) -> bool {
-        let mut ledger = lock(&self.ledger);
-        ledger.purge(Instant::now());
-        ledger.used() == 0
+        let mut state = lock(&self.state);
+        state.purge(Instant::now());
+        state.used() == 0
     }
 
     /// Forgets what has ended.
     pub(crate) fn tidy(&self) {
-        lock(&self.ledger).purge(Instant::now());
+        lock(&self.state).purge(Instant::now());
     }
 
     /// The leases whose time is over and that were not released here, each once.
-    pub(crate) fn overdue(&self) -> Vec<Overdue> {
-        let mut ledger = lock(&self.ledger);
-        ledger.purge(Instant::now());
-        std::mem::take(&mut ledger.overdue)
+    pub(crate) fn overdue(&self) -> Vec<OverdueLease> {
+        let mut state = lock(&self.state);
+        state.purge(Instant::now());
+        std::mem::take(&mut state.overdue)
     }
 
     /// An overdue lease lives: another replica renewed it.
-    pub(crate) fn lives(&self, overdue: Overdue) {
-        let Overdue { lease, leases, about, .. } = overdue;
+    pub(crate) fn lives(&self, overdue: OverdueLease) {
+        let OverdueLease { lease, leases, about, .. } = overdue;
         let leased = Leased { about, ..Leased::new(lease, leases) };
-        lock(&self.ledger).put(leased);
+        lock(&self.state).put(leased);
     }
 
     /// Whether an overdue lease lives could not be found out yet.
-    pub(crate) fn ask_again(&self, overdue: Overdue) {
-        lock(&self.ledger).remember(overdue);
+    pub(crate) fn ask_again(&self, overdue: OverdueLease) {
+        lock(&self.state).remember(overdue);
     }
 }
 
 /// A slot for a lease that is being asked for. It is given back if nothing comes of it.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    account: Account,
+pub(crate) struct QuotaSlot {
+    quota: LeaseQuota,
     /// For which lease it was taken, if it is still to be given back.
     name: Option<Option<Name>>,
 }
 
-impl Slot {
+impl QuotaSlot {
     /// The lease was granted, and has the slot until it ends.
     pub(crate) fn leased(mut self, leased: Leased) {
-        let mut ledger = lock(&self.account.ledger);
-        ledger.put(leased);
+        let mut state = lock(&self.quota.state);
+        state.put(leased);
         if let Some(name) = self.name.take() {
-            ledger.give_back(name);
+            state.give_back(name);
         }
     }
 }
 
-impl Drop for Slot {
+impl Drop for QuotaSlot {
     fn drop(&mut self) {
         if let Some(name) = self.name.take() {
-            lock(&self.account.ledger).give_back(name);
+            lock(&self.quota.state).give_back(name);
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Ledger {
-    entries: HashMap<Name, Entry>,
+struct QuotaState {
+    entries: HashMap<Name, QuotaEntry>,
     by_end: BTreeSet<(Instant, Name)>,
     /// Requests without an id of their own.
     nameless: usize,
     /// Bounded: beyond that leases are forgotten uncounted.
-    overdue: Vec<Overdue>,
+    overdue: Vec<OverdueLease>,
 }
 
 /// A lease, or requests for it, or both.
 #[derive(Debug, Default)]
-struct Entry {
+struct QuotaEntry {
     calls: usize,
     leased: Option<Leased>,
 }
 
-impl Ledger {
+impl QuotaState {
     /// Takes a slot, if there is one. Looks for ended leases only if there may be too many.
     fn take(&mut self, name: Option<Name>, now: Instant, max: usize) -> bool {
         if let Some(entry) = name.as_ref().and_then(|name| self.entries.get_mut(name)) {
@@ -231,12 +231,12 @@ impl Ledger {
             && end <= now
         {
             if let Some(Leased { lease, leases, about, .. }) = self.remove(&name) {
-                self.remember(Overdue { lease, leases, looks: 0, about });
+                self.remember(OverdueLease { lease, leases, looks: 0, about });
             }
         }
     }
 
-    fn remember(&mut self, overdue: Overdue) {
+    fn remember(&mut self, overdue: OverdueLease) {
         if self.overdue.len() < OVERDUE_MAX {
             self.overdue.push(overdue);
         }
@@ -288,37 +288,37 @@ mod tests {
 
     #[test]
     fn a_ledger_forgets_what_has_ended_and_nothing_else() {
-        let (mut ledger, start) = (Ledger::default(), Instant::now());
+        let (mut state, start) = (QuotaState::default(), Instant::now());
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         for n in 0..3 {
-            ledger.put(Leased { end: after(n), ..leased(n as u8) });
+            state.put(Leased { end: after(n), ..leased(n as u8) });
         }
-        ledger.purge(after(1));
-        assert_eq!(ledger.used(), 1);
-        ledger.put(Leased { end: after(9), ..leased(2) });
-        ledger.purge(after(5));
-        assert_eq!(ledger.used(), 1);
-        assert!(ledger.remove(&(key(), id(2))).is_some());
-        assert!(ledger.remove(&(key(), id(2))).is_none());
-        assert_eq!((ledger.used(), ledger.by_end.len()), (0, 0));
+        state.purge(after(1));
+        assert_eq!(state.used(), 1);
+        state.put(Leased { end: after(9), ..leased(2) });
+        state.purge(after(5));
+        assert_eq!(state.used(), 1);
+        assert!(state.remove(&(key(), id(2))).is_some());
+        assert!(state.remove(&(key(), id(2))).is_none());
+        assert_eq!((state.used(), state.by_end.len()), (0, 0));
     }
 
     #[test]
     fn requests_under_way_count_and_repeats_of_one_count_once() {
-        let account = Account::new(2);
+        let quota = LeaseQuota::new(2);
         let (one, two) =
-            (account.slot(&key(), Some(id(1))).unwrap(), account.slot(&key(), None).unwrap());
-        assert!(account.slot(&key(), Some(id(3))).is_err() && account.slot(&key(), None).is_err());
-        let again = account.slot(&key(), Some(id(1))).unwrap();
+            (quota.slot(&key(), Some(id(1))).unwrap(), quota.slot(&key(), None).unwrap());
+        assert!(quota.slot(&key(), Some(id(3))).is_err() && quota.slot(&key(), None).is_err());
+        let again = quota.slot(&key(), Some(id(1))).unwrap();
         drop(one);
-        assert!(account.slot(&key(), None).is_err(), "one of the two is still under way");
+        assert!(quota.slot(&key(), None).is_err(), "one of the two is still under way");
         again.leased(leased(1));
         two.leased(leased(2));
-        assert!(account.slot(&key(), None).is_err(), "both were granted");
-        assert!(account.slot(&key(), Some(id(2))).is_ok(), "the lease that it asks for is there");
-        account.ended(&leased(1).lease);
-        assert!(account.slot(&key(), None).is_ok());
-        account.broken(&key(), 0);
-        assert_eq!(lock(&account.ledger).used(), 0);
+        assert!(quota.slot(&key(), None).is_err(), "both were granted");
+        assert!(quota.slot(&key(), Some(id(2))).is_ok(), "the lease that it asks for is there");
+        quota.ended(&leased(1).lease);
+        assert!(quota.slot(&key(), None).is_ok());
+        quota.broken(&key(), 0);
+        assert_eq!(lock(&quota.state).used(), 0);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use distlock_core::{Moment, Ticket, Waiting};
+use distlock_core::{Moment, QueuePosition, Ticket};
 
 use crate::validity::Validity;
 
 /// The schedule of one place in a queue.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct PlaceSchedule {
     /// The ticket last acknowledged. A push with any other is an echo of the past.
     pub(super) ticket: Ticket,
     place: Duration,
@@ -28,15 +28,15 @@ pub(super) struct Place {
 }
 
 /// How often the first in line looks where nothing is pushed.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const HEAD_POLL_EVERY: Duration = Duration::from_millis(50);
 
-impl Place {
+impl PlaceSchedule {
     /// A place acknowledged by the answer to a request sent at `sent_at`, seen at `now`.
     pub(super) fn new(
         place: Duration,
         validity: Validity,
         pushed: bool,
-        standing: Waiting,
+        standing: QueuePosition,
         sent_at: Moment,
         now: Moment,
     ) -> Self {
@@ -110,7 +110,7 @@ impl Place {
         self.in_flight = None;
     }
 
-    pub(super) fn confirmed(&mut self, standing: Waiting, sent_at: Moment, now: Moment) {
+    pub(super) fn confirmed(&mut self, standing: QueuePosition, sent_at: Moment, now: Moment) {
         self.landed(sent_at);
         self.ticket = standing.ticket;
         // A late answer to an earlier heartbeat proves no less than what is known already.
@@ -120,7 +120,7 @@ impl Place {
         // else may be there to notice; and again and again if nobody would tell it of a release.
         if standing.ahead == 0 {
             let ends = standing.retry_after.unwrap_or(Duration::MAX);
-            let look = if self.pushed { ends } else { ends.min(LOOK_EVERY) };
+            let look = if self.pushed { ends } else { ends.min(HEAD_POLL_EVERY) };
             self.next = self.next.min(now.after(look.max(Duration::from_millis(1))));
         }
         self.ask_again(now);
@@ -175,20 +175,20 @@ mod tests {
     const AT: fn(u64) -> Moment = |ms| Moment::from_micros(ms * 1000);
     const VALIDITY: Validity = Validity { drift: 0.01 };
 
-    fn standing(ahead: u64, retry_after_ms: Option<u64>) -> Waiting {
-        Waiting { ticket: 7, ahead, retry_after: retry_after_ms.map(Duration::from_millis) }
+    fn standing(ahead: u64, retry_after_ms: Option<u64>) -> QueuePosition {
+        QueuePosition { ticket: 7, ahead, retry_after: retry_after_ms.map(Duration::from_millis) }
     }
 
-    fn place(ahead: u64, retry_after_ms: Option<u64>) -> Place {
+    fn place(ahead: u64, retry_after_ms: Option<u64>) -> PlaceSchedule {
         let span = Duration::from_secs(4);
-        Place::new(span, VALIDITY, true, standing(ahead, retry_after_ms), AT(100), AT(110))
+        PlaceSchedule::new(span, VALIDITY, true, standing(ahead, retry_after_ms), AT(100), AT(110))
     }
 
     #[test]
     fn without_pushes_the_first_in_line_looks_often() {
         let place = |ahead| {
             let standing = standing(ahead, Some(9_000));
-            Place::new(Duration::from_secs(4), VALIDITY, false, standing, AT(100), AT(110))
+            PlaceSchedule::new(Duration::from_secs(4), VALIDITY, false, standing, AT(100), AT(110))
         };
         assert_eq!(place(0).next(), AT(160));
         assert_eq!(place(1).next(), AT(1_100), "those behind go by their heartbeats");

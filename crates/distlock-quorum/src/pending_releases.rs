@@ -11,26 +11,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use distlock_core::{Claim, Fault, How, Target};
+use distlock_core::{Claim, Fault, ReleaseOptions, Target};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::Inner;
-use super::claims::Late;
-use super::sweeper::{LATE_MAX, Work};
+use super::QuorumInner;
+use super::claims::LateAnswer;
+use super::late_calls::{LATE_CALL_MAX, LateWork};
 use distlock_core::sync::lock;
 
 /// How many releases are remembered for a node. Beyond it the oldest end with their leases.
-const RELEASES_MAX: usize = 1024;
+const PENDING_RELEASES_MAX: usize = 1024;
 
-/// The pause after the first failure; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The pause after the first failure; it doubles up to [`REPEAT_PAUSE_MAX`].
+const REPEAT_PAUSE_MIN: Duration = Duration::from_millis(50);
+const REPEAT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A release that a node has not heard.
 #[derive(Clone, Debug)]
-pub(super) struct Release {
+pub(super) struct PendingRelease {
     pub(super) target: Arc<Target>,
     pub(super) bury: Duration,
     /// The key stays taken until then.
@@ -39,16 +39,16 @@ pub(super) struct Release {
     pub(super) over_at: Instant,
 }
 
-impl Release {
-    pub(super) fn how(&self, now: Instant) -> How {
-        How { keep: self.keep_until.saturating_duration_since(now), bury: self.bury }
+impl PendingRelease {
+    pub(super) fn how(&self, now: Instant) -> ReleaseOptions {
+        ReleaseOptions { keep: self.keep_until.saturating_duration_since(now), bury: self.bury }
     }
 }
 
 /// The releases that one node has not heard.
 #[derive(Debug, Default)]
-pub(super) struct Unheard {
-    state: Mutex<State>,
+pub(super) struct PendingReleases {
+    state: Mutex<PendingState>,
     /// There are any: quicker to ask than the lock.
     any: AtomicBool,
     /// The node is back, or somebody is in a hurry.
@@ -56,13 +56,13 @@ pub(super) struct Unheard {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    releases: VecDeque<Release>,
+struct PendingState {
+    releases: VecDeque<PendingRelease>,
     /// Somebody repeats them.
     repeating: bool,
 }
 
-impl Unheard {
+impl PendingReleases {
     /// Tries again now instead of after the pause.
     pub(super) fn hurry(&self) {
         if self.any.load(Ordering::SeqCst) {
@@ -71,10 +71,10 @@ impl Unheard {
     }
 
     /// Remembers a release. True if nobody repeats them yet.
-    fn add(&self, release: Release) -> bool {
+    fn add(&self, release: PendingRelease) -> bool {
         let mut state = lock(&self.state);
         state.releases.retain(|known| known.target != release.target);
-        if state.releases.len() >= RELEASES_MAX {
+        if state.releases.len() >= PENDING_RELEASES_MAX {
             state.releases.pop_front();
         }
         state.releases.push_back(release);
@@ -97,7 +97,7 @@ impl Unheard {
     }
 
     /// The next that `begin` begins. Those that it does not are forgotten.
-    fn next<T>(&self, now: Instant, begin: impl Fn(&Release) -> Option<T>) -> Option<T> {
+    fn next<T>(&self, now: Instant, begin: impl Fn(&PendingRelease) -> Option<T>) -> Option<T> {
         let mut state = lock(&self.state);
         state.releases.retain(|release| release.over_at > now);
         while let Some(release) = state.releases.pop_front() {
@@ -115,7 +115,7 @@ impl Unheard {
 
 /// Repeats the releases that a node has not heard.
 pub(super) struct Repeating {
-    quorum: Weak<Inner>,
+    quorum: Weak<QuorumInner>,
     node: usize,
     done: bool,
 }
@@ -131,10 +131,10 @@ impl Drop for Repeating {
 
 impl Repeating {
     pub(super) async fn run(&mut self) {
-        let mut pause = PAUSE_MIN;
+        let mut pause = REPEAT_PAUSE_MIN;
         while let Some(quorum) = self.quorum.upgrade() {
             let unheard = &quorum.nodes[self.node].unheard;
-            let begin = |release: &Release| quorum.begin_again(self.node, release);
+            let begin = |release: &PendingRelease| quorum.begin_again(self.node, release);
             let Some((target, call)) = unheard.next(Instant::now(), begin) else {
                 self.done = true;
                 return;
@@ -145,21 +145,21 @@ impl Repeating {
             }
             if heard {
                 unheard.forget(&target);
-                pause = PAUSE_MIN;
+                pause = REPEAT_PAUSE_MIN;
                 continue;
             }
             let hurry = Arc::clone(&unheard.hurry);
             // Whoever waits here does not keep the quorum alive.
             drop(quorum);
             let _ = timeout(pause, hurry.notified()).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = (pause * 2).min(REPEAT_PAUSE_MAX);
         }
     }
 }
 
-impl Inner {
+impl QuorumInner {
     /// Repeats a release at a node that has not heard it.
-    pub(super) fn repeat(self: &Arc<Self>, node: usize, release: Release) {
+    pub(super) fn repeat(self: &Arc<Self>, node: usize, release: PendingRelease) {
         if self.nodes[node].unheard.add(release) {
             self.start_repeating(node);
         }
@@ -167,7 +167,7 @@ impl Inner {
 
     fn start_repeating(self: &Arc<Self>, node: usize) {
         let quorum = Arc::downgrade(self);
-        self.sweeper.take(Work::Repeat(Repeating { quorum, node, done: false }));
+        self.late_calls.take(LateWork::Repeat(Repeating { quorum, node, done: false }));
     }
 
     /// The claim is asked for again: no earlier release of it may come after that.
@@ -184,13 +184,13 @@ impl Inner {
     fn begin_again(
         self: &Arc<Self>,
         node: usize,
-        release: &Release,
-    ) -> Option<(Arc<Target>, Late)> {
+        release: &PendingRelease,
+    ) -> Option<(Arc<Target>, LateAnswer)> {
         let (target, how) = (Arc::clone(&release.target), release.how(Instant::now()));
         let (inner, released) = (Arc::clone(self), Arc::clone(&target));
         let call = async move {
             let call = inner.nodes[node].release(&released, how);
-            matches!(timeout(LATE_MAX, call).await, Ok(Ok(_)))
+            matches!(timeout(LATE_CALL_MAX, call).await, Ok(Ok(_)))
         };
         let call: std::pin::Pin<Box<dyn Future<Output = bool> + Send>> = Box::pin(call);
         let call = call.shared();
@@ -208,7 +208,7 @@ impl Inner {
                 self.start_repeating(index);
             }
         }
-        let idle = timeout(self.options.node_timeout, self.sweeper.is_idle()).await;
+        let idle = timeout(self.options.node_timeout, self.late_calls.is_idle()).await;
         idle.map_err(|elapsed| Fault::transient("hear from every node", elapsed))
     }
 }

@@ -7,17 +7,19 @@ use utoipa::{IntoParams, ToSchema};
 /// The last visits to a key, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct History {
+#[schema(as = History)]
+pub(crate) struct HistoryBody {
     pub(crate) key: String,
-    #[schema(value_type = Vec<Visit>)]
-    pub(crate) visits: Vec<distlock::Visit>,
+    #[schema(value_type = Vec<HoldRecordBody>)]
+    pub(crate) visits: Vec<distlock::HoldRecord>,
 }
 
 /// Who waited and held, for how long, and how it ended.
 #[derive(Debug, ToSchema)]
 #[schema(rename_all = "camelCase")]
 #[allow(dead_code, reason = "it stands in the description of the API only")]
-pub(crate) struct Visit {
+#[schema(as = Visit)]
+pub(crate) struct HoldRecordBody {
     key: String,
     owner: String,
     #[schema(nullable = false)]
@@ -65,7 +67,7 @@ pub(crate) struct EventsQuery {
 }
 
 /// One server-sent event: its id, its name and its data.
-pub(crate) fn event(entry: &distlock::Entry) -> String {
+pub(crate) fn event(entry: &distlock::JournalEntry) -> String {
     // The data are one line: JSON escapes what would end it.
     let data = serde_json::to_string(entry).unwrap_or_default();
     format!("id: {}\nevent: {}\ndata: {data}\n\n", entry.id, entry.note.what.name())

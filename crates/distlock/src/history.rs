@@ -5,35 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Entry, EntryId, Fault, Holder, How, Journal, JournalPage, Key, Label, Mode, Note, Outcome,
-    Streaming, Target, What,
+    EntryId, Fault, Holder, Journal, JournalEntry, JournalPage, Key, Label, Mode, Note, NoteEvent,
+    ReleaseOptions, ReleaseOutcome, Streaming, Target,
 };
 use futures_util::stream;
 
-use crate::keeper::{FLUSH_MAX, Keeper, LATE_MAX};
+use crate::hold_records::HoldRecord;
+use crate::keeper::{FLUSH_MAX, Keeper, LATE_ACQUIRE_MAX};
 use crate::observe::Event;
-use crate::visits::Visit;
 use crate::{Error, Locks};
 
 /// How long a look at the past waits for what these locks have yet to write.
 const OWN_NOTES_MAX: Duration = Duration::from_secs(1);
 
 /// How often a feed looks for more.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const FEED_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// How long a feed pauses after a fault.
-const FAULT_PAUSE: Duration = Duration::from_secs(1);
+const FEED_FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many entries a feed reads at once.
 const FEED_PAGE: usize = 500;
 
 /// How many entries a visit has, for most of them: queued, granted, at risk, ended.
-const ENTRIES_PER_VISIT: usize = 4;
+const ENTRIES_PER_HOLD: usize = 4;
 
 /// Where a feed begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Since {
+pub enum StartAt {
     /// With the oldest entry that is kept.
     Start,
     /// With what happens after the feed was first polled.
@@ -45,9 +45,9 @@ pub enum Since {
 /// What a feed brings.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum News {
+pub enum FeedItem {
     /// Something happened.
-    Entry(Entry),
+    Entry(JournalEntry),
     /// Some entries may be missing here: they were dropped before they could be read.
     Missed,
     /// The journal cannot be read at the moment. The feed goes on when it can.
@@ -69,17 +69,17 @@ impl Locks {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Locks, Retention, VisitState};
+    /// use distlock::{Locks, Retention, HoldRecordState};
     ///
     /// let locks = Locks::memory().configure(|o| o.owner("ci-7").journal(Retention::default()))?;
     /// locks.mutex("deploy")?.lock().await?.release().await?;
     ///
     /// let past = locks.history("deploy", 10).await?;
     /// assert_eq!(past[0].owner.as_str(), "ci-7");
-    /// assert_eq!(past[0].state, VisitState::Released);
+    /// assert_eq!(past[0].state, HoldRecordState::Released);
     /// # Ok(()) }
     /// ```
-    pub async fn history<K>(&self, key: K, limit: usize) -> Result<Vec<Visit>, Error>
+    pub async fn history<K>(&self, key: K, limit: usize) -> Result<Vec<HoldRecord>, Error>
     where
         K: TryInto<Key>,
         Error: From<K::Error>,
@@ -87,13 +87,13 @@ impl Locks {
         let key = key.try_into()?;
         let journal = self.journal()?;
         self.keeper.flush(OWN_NOTES_MAX).await;
-        let entries = limit.saturating_mul(ENTRIES_PER_VISIT).saturating_add(ENTRIES_PER_VISIT);
+        let entries = limit.saturating_mul(ENTRIES_PER_HOLD).saturating_add(ENTRIES_PER_HOLD);
         let past = journal.past(&key, entries).await;
         let past = past.map_err(|fault| self.error_at(Some(&key), fault))?;
-        let mut visits = Visit::fold(past.iter().rev());
+        let mut visits = HoldRecord::fold(past.iter().rev());
         // What the store says now is truer than the lack of an entry.
         if let Ok(now) = self.keeper.backend.inspect(&key).await {
-            Visit::settle(&mut visits, &now);
+            HoldRecord::settle(&mut visits, &now);
         }
         visits.reverse();
         visits.truncate(limit);
@@ -167,17 +167,17 @@ impl Locks {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Locks, News, Retention, Since};
+    /// use distlock::{Locks, FeedItem, Retention, StartAt};
     /// use futures_util::StreamExt;
     ///
     /// let locks = Locks::memory().configure(|o| o.journal(Retention::default()))?;
-    /// let mut feed = locks.feed(Since::Start)?;
+    /// let mut feed = locks.feed(StartAt::Start)?;
     /// let guard = locks.mutex("deploy")?.lock().await?;
-    /// let Some(News::Entry(entry)) = feed.next().await else { panic!("no news") };
+    /// let Some(FeedItem::Entry(entry)) = feed.next().await else { panic!("no news") };
     /// assert_eq!(entry.note.fence, Some(guard.fence()));
     /// # Ok(()) }
     /// ```
-    pub fn feed(&self, since: Since) -> Result<Streaming<'static, News>, Error> {
+    pub fn feed(&self, since: StartAt) -> Result<Streaming<'static, FeedItem>, Error> {
         let (journal, keeper) = (Arc::clone(self.journal()?), Arc::clone(&self.keeper));
         let ready = VecDeque::new();
         let feed = Feed { journal, keeper, since, ready, pause: None };
@@ -188,9 +188,9 @@ impl Locks {
     }
 
     /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
-    /// told by push ([`Reason::Broken`](crate::Reason::Broken)), or finds the hold gone at its next
-    /// renewal ([`Reason::Gone`](crate::Reason::Gone)), but cannot be stopped: make sure that it no
-    /// longer works, or that the resource checks fences.
+    /// told by push ([`LossReason::Broken`](crate::LossReason::Broken)), or finds the hold gone at
+    /// its next renewal ([`LossReason::Gone`](crate::LossReason::Gone)), but cannot be stopped:
+    /// make sure that it no longer works, or that the resource checks fences.
     ///
     /// With [`Options::journal`](crate::Options::journal) it is noted down who did it and why: the
     /// `owner` and the `reason` of these locks.
@@ -208,7 +208,7 @@ impl Locks {
     /// let locks = distlock::Locks::memory();
     /// let guard = locks.mutex("deploy")?.lock().await?;
     /// locks.break_hold("deploy", guard.fence()).await?;
-    /// assert_eq!(guard.lost().await, distlock::Reason::Broken);
+    /// assert_eq!(guard.lost().await, distlock::LossReason::Broken);
     /// # Ok(()) }
     /// ```
     pub async fn break_hold<K>(&self, key: K, fence: u64) -> Result<(), Error>
@@ -220,10 +220,10 @@ impl Locks {
         // Afterwards nobody can tell any more who held it.
         let held = self.holder_to_note(&key, fence).await;
         let target = Target::Fence { key: key.clone(), fence };
-        let how = How { bury: LATE_MAX, ..How::default() };
+        let how = ReleaseOptions { bury: LATE_ACQUIRE_MAX, ..ReleaseOptions::default() };
         let outcome = self.keeper.backend.release(&target, how).await;
         match outcome.map_err(|fault| self.error_at(Some(&key), fault))? {
-            Outcome::WasHeld => {}
+            ReleaseOutcome::WasHeld => {}
             _ => return Err(Error::NotHeld { key }),
         }
         self.keeper.observer.emit(|| Event::Broken { key: key.clone(), fence });
@@ -243,12 +243,12 @@ impl Locks {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
-    /// use distlock::{Locks, Retention, What};
+    /// use distlock::{Locks, Retention, NoteEvent};
     ///
     /// let locks = Locks::memory().configure(|o| o.owner("ci-7").journal(Retention::default()))?;
     /// locks.note_action("deploy", "state-deleted")?;
     /// let noted = &locks.journal_page(None, 10).await?.entries[0].note;
-    /// assert!(matches!(&noted.what, What::Action { by, .. } if by.as_str() == "ci-7"));
+    /// assert!(matches!(&noted.what, NoteEvent::Action { by, .. } if by.as_str() == "ci-7"));
     /// # Ok(()) }
     /// ```
     pub fn note_action<K>(&self, key: K, what: &str) -> Result<(), Error>
@@ -264,15 +264,19 @@ impl Locks {
             reason: self.settings.reason.clone(),
             mode: Mode::Exclusive,
             fence: None,
-            visit: None,
-            what: What::Action { by: self.settings.owner.clone(), what },
+            acquisition: None,
+            what: NoteEvent::Action { by: self.settings.owner.clone(), what },
         };
-        self.keeper.observer.scribe.note(note, self.keeper.clock.now(), retention);
+        self.keeper.observer.journal_writer.note(note, self.keeper.clock.now(), retention);
         self.keeper.start().map(|_| ())
     }
 
     fn journal(&self) -> Result<&Arc<dyn Journal>, Error> {
-        self.keeper.observer.scribe.journal().ok_or(Error::Unsupported { what: "a journal" })
+        self.keeper
+            .observer
+            .journal_writer
+            .journal()
+            .ok_or(Error::Unsupported { what: "a journal" })
     }
 
     /// Whoever holds under this fence, if a break is to be noted down.
@@ -291,10 +295,10 @@ impl Locks {
             owner: held.owner,
             reason: held.reason,
             fence: Some(held.fence),
-            visit: None,
-            what: What::Broken { by, why },
+            acquisition: None,
+            what: NoteEvent::Broken { by, why },
         };
-        self.keeper.observer.scribe.note(note, self.keeper.clock.now(), retention);
+        self.keeper.observer.journal_writer.note(note, self.keeper.clock.now(), retention);
         self.keeper.flush(OWN_NOTES_MAX).await;
     }
 }
@@ -303,14 +307,14 @@ impl Locks {
 struct Feed {
     journal: Arc<dyn Journal>,
     keeper: Arc<Keeper>,
-    since: Since,
-    ready: VecDeque<News>,
+    since: StartAt,
+    ready: VecDeque<FeedItem>,
     /// How long to wait before the next look.
     pause: Option<Duration>,
 }
 
 impl Feed {
-    async fn next(&mut self) -> Option<News> {
+    async fn next(&mut self) -> Option<FeedItem> {
         let keeper = Arc::clone(&self.keeper);
         loop {
             if let Some(news) = self.ready.pop_front() {
@@ -328,32 +332,32 @@ impl Feed {
                 () = keeper.until_closed() => return None,
             };
             if let Err(fault) = looked {
-                self.pause = Some(FAULT_PAUSE);
+                self.pause = Some(FEED_FAULT_PAUSE);
                 let store = keeper.backend.location();
-                return Some(News::Unreachable(fault.at_store(store)));
+                return Some(FeedItem::Unreachable(fault.at_store(store)));
             }
         }
     }
 
     async fn look(&mut self) -> Result<(), Fault> {
-        if self.since == Since::Now {
-            self.since = self.journal.last().await?.map_or(Since::Start, Since::After);
+        if self.since == StartAt::Now {
+            self.since = self.journal.last().await?.map_or(StartAt::Start, StartAt::After);
         }
         let after = match &self.since {
-            Since::After(id) => Some(id),
-            Since::Start | Since::Now => None,
+            StartAt::After(id) => Some(id),
+            StartAt::Start | StartAt::Now => None,
         };
         let page = self.journal.page(after, FEED_PAGE).await?;
         if page.entries.len() < FEED_PAGE {
-            self.pause = Some(LOOK_EVERY);
+            self.pause = Some(FEED_POLL_EVERY);
         }
         if let Some(last) = page.entries.last() {
             if page.missed {
-                self.ready.push_back(News::Missed);
+                self.ready.push_back(FeedItem::Missed);
             }
-            self.since = Since::After(last.id.clone());
+            self.since = StartAt::After(last.id.clone());
         }
-        self.ready.extend(page.entries.into_iter().map(News::Entry));
+        self.ready.extend(page.entries.into_iter().map(FeedItem::Entry));
         Ok(())
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use distlock::backends::Sqlite;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, How, Key, Moment,
-    Outcome, Page, Pending, Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, Key, Moment, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -223,7 +223,11 @@ impl Backend for RemoteClient {
         Box::pin(stream::once(all).flat_map(stream::iter))
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
         self.call("release", &wire::release_out(target, how), wire::outcome_in)
     }
 
@@ -333,7 +337,7 @@ async fn obey(client: &Sqlite, words: &Value) -> Result<Value, Fault> {
         "hammer" => loop {
             let ask = wire::ask_in(what);
             client.acquire(&ask).await?;
-            client.release(&Target::Claim(ask.claim), How::default()).await?;
+            client.release(&Target::Claim(ask.claim), ReleaseOptions::default()).await?;
         },
         "probe" => {
             let health = client.probe().await?;

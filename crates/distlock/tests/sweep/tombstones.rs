@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, How, Key, Outcome, Page, Pending,
-    Push, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Cursor, Fault, Health, Key, Page, Pending, Push,
+    ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
 };
 
 /// What becomes of the claims that were given up.
@@ -50,8 +50,12 @@ impl Backend for Forgetful {
         self.0.renew(batch)
     }
 
-    fn release<'a>(&'a self, target: &'a Target, how: How) -> Pending<'a, Outcome> {
-        self.0.release(target, How { bury: Duration::ZERO, ..how })
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
+        self.0.release(target, ReleaseOptions { bury: Duration::ZERO, ..how })
     }
 
     fn confirm<'a>(

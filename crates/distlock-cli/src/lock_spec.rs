@@ -8,28 +8,28 @@ use std::time::Duration;
 use distlock::{Key, Locks, Options};
 use rustix::process::geteuid;
 
-use crate::args::{Asking, Leasing, Store, Talking};
+use crate::args::{LeaseArgs, ProgressArgs, StoreArgs, WaitArgs};
 use crate::exit::{self, Failure};
 use crate::{journal, place};
 
 /// A lock that is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Want {
+pub(crate) struct LockSpec {
     pub(crate) url: String,
     pub(crate) key: Key,
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     pub(crate) owner: String,
     pub(crate) options: Options,
     /// How long to wait at most; none for ever.
     pub(crate) max_wait: Option<Duration>,
     /// The exit code if it is not acquired.
     pub(crate) conflict_code: u8,
-    pub(crate) talking: Talking,
+    pub(crate) talking: ProgressArgs,
 }
 
 /// What to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     /// All of it.
     Exclusive,
     /// With others that share.
@@ -38,14 +38,14 @@ pub(crate) enum Kind {
     OneOf(u32),
 }
 
-impl Want {
+impl LockSpec {
     /// What these flags ask for. Without any about asking: all of it, however long it takes.
     pub(crate) fn new(
-        store: Store,
+        store: StoreArgs,
         key: &str,
-        asking: Option<&Asking>,
-        leasing: &Leasing,
-        talking: Talking,
+        asking: Option<&WaitArgs>,
+        leasing: &LeaseArgs,
+        talking: ProgressArgs,
     ) -> Result<Self, Failure> {
         if place::is_private(&store.backend) {
             let message = format!(
@@ -54,7 +54,7 @@ impl Want {
             );
             return Err(Failure::usage(message));
         }
-        let max_wait = asking.and_then(Asking::max_wait);
+        let max_wait = asking.and_then(WaitArgs::max_wait);
         let owner = leasing.owner.clone().unwrap_or_else(myself);
         let mut options = Options::default()
             .ttl(leasing.ttl)
@@ -69,7 +69,7 @@ impl Want {
         Ok(Self {
             url: store.backend,
             key: Key::new(key).map_err(distlock::Error::from)?,
-            kind: asking.map_or(Kind::Exclusive, kind),
+            kind: asking.map_or(LockKind::Exclusive, kind),
             owner,
             options,
             max_wait,
@@ -85,11 +85,11 @@ impl Want {
     }
 }
 
-fn kind(asking: &Asking) -> Kind {
+fn kind(asking: &WaitArgs) -> LockKind {
     match (asking.shared, asking.permits) {
-        (true, _) => Kind::Shared,
-        (false, 1) => Kind::Exclusive,
-        (false, permits) => Kind::OneOf(permits),
+        (true, _) => LockKind::Shared,
+        (false, 1) => LockKind::Exclusive,
+        (false, permits) => LockKind::OneOf(permits),
     }
 }
 

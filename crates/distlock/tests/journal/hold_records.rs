@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use distlock::{Entry, EntryId, Key, Label, Locks, Mode, Note, Visit, VisitId, VisitState, What};
+use distlock::{
+    AcquisitionId, EntryId, HoldRecord, HoldRecordState, JournalEntry, Key, Label, Locks, Mode,
+    Note, NoteEvent,
+};
 
 use crate::support::*;
 
@@ -11,76 +14,82 @@ fn label(text: &str) -> Label {
 }
 
 /// An entry: when, the number of the visit (0 for none), the fence (0 for none), what.
-fn entry(at_ms: u64, visit: u64, fence: u64, what: What) -> Entry {
+fn entry(at_ms: u64, acquisition: u64, fence: u64, what: NoteEvent) -> JournalEntry {
     let note = Note {
         key: Key::new("k").unwrap(),
-        owner: label(&format!("v{visit}")),
+        owner: label(&format!("v{acquisition}")),
         reason: None,
         mode: Mode::Exclusive,
         fence: (fence > 0).then_some(fence),
-        visit: (visit > 0).then_some(VisitId(visit)),
+        acquisition: (acquisition > 0).then_some(AcquisitionId(acquisition)),
         what,
     };
-    Entry { id: EntryId::new(at_ms.to_string()).unwrap(), at_ms, note }
+    JournalEntry { id: EntryId::new(at_ms.to_string()).unwrap(), at_ms, note }
 }
 
-const fn granted(waited: u64) -> What {
-    What::Granted { waited: ms(waited) }
+const fn granted(waited: u64) -> NoteEvent {
+    NoteEvent::Granted { waited: ms(waited) }
 }
 
-const fn released(held: u64) -> What {
-    What::Released { held: Some(ms(held)) }
+const fn released(held: u64) -> NoteEvent {
+    NoteEvent::Released { held: Some(ms(held)) }
 }
 
 #[test]
 fn a_wait_and_a_hold_are_one_visit() {
-    let visits = Visit::fold(&[
-        entry(1000, 1, 0, What::Queued { ahead: 2 }),
+    let visits = HoldRecord::fold(&[
+        entry(1000, 1, 0, NoteEvent::Queued { ahead: 2 }),
         entry(1400, 1, 7, granted(410)),
-        entry(2000, 1, 7, What::AtRisk { remaining: ms(100) }),
+        entry(2000, 1, 7, NoteEvent::AtRisk { remaining: ms(100) }),
         entry(2400, 1, 7, released(1000)),
     ]);
     assert_eq!(visits.len(), 1);
-    let visit = &visits[0];
+    let acquisition = &visits[0];
     assert_eq!(
-        (visit.began_at_ms, visit.granted_at_ms, visit.ended_at_ms),
+        (acquisition.began_at_ms, acquisition.granted_at_ms, acquisition.ended_at_ms),
         (990, Some(1400), Some(2400))
     );
-    assert_eq!((visit.waited, visit.held, visit.fence), (Some(ms(410)), Some(ms(1000)), Some(7)));
-    assert!(visit.at_risk && visit.state == VisitState::Released);
+    assert_eq!(
+        (acquisition.waited, acquisition.held, acquisition.fence),
+        (Some(ms(410)), Some(ms(1000)), Some(7))
+    );
+    assert!(acquisition.at_risk && acquisition.state == HoldRecordState::Released);
 }
 
 #[test]
 fn an_entry_that_is_there_twice_counts_once() {
     let once = [
-        entry(1000, 1, 0, What::Queued { ahead: 0 }),
+        entry(1000, 1, 0, NoteEvent::Queued { ahead: 0 }),
         entry(1400, 1, 7, granted(400)),
         entry(2400, 1, 7, released(1000)),
     ];
     let twice: Vec<_> = once.iter().chain(&once).cloned().collect();
-    assert_eq!(Visit::fold(&twice), Visit::fold(&once));
+    assert_eq!(HoldRecord::fold(&twice), HoldRecord::fold(&once));
 }
 
 #[test]
 fn somebody_else_may_end_a_hold() {
-    let lost = |why: &str| What::Lost { held: None, why: label(why) };
-    let broken = || What::Broken { by: label("anna"), why: Some(label("stuck")) };
+    let lost = |why: &str| NoteEvent::Lost { held: None, why: label(why) };
+    let broken = || NoteEvent::Broken { by: label("anna"), why: Some(label("stuck")) };
     for (ends, state) in [
-        (vec![What::Released { held: None }], VisitState::Released),
-        (vec![lost("gone")], VisitState::Lost(label("gone"))),
+        (vec![NoteEvent::Released { held: None }], HoldRecordState::Released),
+        (vec![lost("gone")], HoldRecordState::Lost(label("gone"))),
         (
             vec![broken(), lost("broken")],
-            VisitState::Broken { by: label("anna"), why: Some(label("stuck")) },
+            HoldRecordState::Broken { by: label("anna"), why: Some(label("stuck")) },
         ),
         (
             vec![lost("broken"), broken()],
-            VisitState::Broken { by: label("anna"), why: Some(label("stuck")) },
+            HoldRecordState::Broken { by: label("anna"), why: Some(label("stuck")) },
         ),
-        (vec![lost("expired"), What::Released { held: None }], VisitState::Lost(label("expired"))),
+        (
+            vec![lost("expired"), NoteEvent::Released { held: None }],
+            HoldRecordState::Lost(label("expired")),
+        ),
     ] {
         let mut entries = vec![entry(1000, 1, 7, granted(0))];
         entries.extend(ends.into_iter().map(|what| entry(1500, 0, 7, what)));
-        let visits = Visit::fold(&entries);
+        let visits = HoldRecord::fold(&entries);
         assert_eq!(visits.len(), 1, "{visits:?}");
         assert_eq!((&visits[0].state, visits[0].held), (&state, Some(ms(500))));
         assert_eq!(visits[0].owner.as_str(), "v1");
@@ -89,35 +98,38 @@ fn somebody_else_may_end_a_hold() {
 
 #[test]
 fn whoever_was_followed_without_a_word_has_vanished() {
-    let visits = Visit::fold(&[
+    let visits = HoldRecord::fold(&[
         entry(1000, 1, 7, granted(0)),
-        entry(1100, 2, 0, What::Queued { ahead: 0 }),
+        entry(1100, 2, 0, NoteEvent::Queued { ahead: 0 }),
         entry(9000, 2, 8, granted(7900)),
     ]);
-    let states: Vec<_> = visits.iter().map(|visit| visit.state.name()).collect();
+    let states: Vec<_> = visits.iter().map(|acquisition| acquisition.state.name()).collect();
     assert_eq!(states, ["vanished", "held"]);
 }
 
 #[test]
 fn sharers_follow_each_other_without_vanishing() {
-    let shared = |at, visit, fence| {
-        let mut entry = entry(at, visit, fence, granted(0));
+    let shared = |at, acquisition, fence| {
+        let mut entry = entry(at, acquisition, fence, granted(0));
         entry.note.mode = Mode::Shared;
         entry
     };
-    let visits = Visit::fold(&[shared(1, 1, 7), shared(2, 2, 8), shared(3, 3, 8)]);
-    assert!(visits.iter().all(|visit| visit.state == VisitState::Held) && visits.len() == 3);
-    let visits = Visit::fold(&[shared(1, 1, 7), entry(5, 2, 9, granted(4))]);
-    assert_eq!(visits[0].state, VisitState::Vanished);
+    let visits = HoldRecord::fold(&[shared(1, 1, 7), shared(2, 2, 8), shared(3, 3, 8)]);
+    assert!(
+        visits.iter().all(|acquisition| acquisition.state == HoldRecordState::Held)
+            && visits.len() == 3
+    );
+    let visits = HoldRecord::fold(&[shared(1, 1, 7), entry(5, 2, 9, granted(4))]);
+    assert_eq!(visits[0].state, HoldRecordState::Vanished);
 }
 
 #[test]
 fn a_visit_whose_beginning_was_dropped_is_still_one() {
-    let visits = Visit::fold(&[entry(5000, 1, 7, released(4000))]);
+    let visits = HoldRecord::fold(&[entry(5000, 1, 7, released(4000))]);
     assert_eq!(visits[0].granted_at_ms, Some(1000));
-    assert_eq!(visits[0].state, VisitState::Released);
-    let gave_up = What::GaveUp { waited: ms(300), why: label("timeout") };
-    let visits = Visit::fold(&[entry(5000, 1, 0, gave_up)]);
+    assert_eq!(visits[0].state, HoldRecordState::Released);
+    let gave_up = NoteEvent::GaveUp { waited: ms(300), why: label("timeout") };
+    let visits = HoldRecord::fold(&[entry(5000, 1, 0, gave_up)]);
     assert_eq!((visits[0].began_at_ms, visits[0].waited), (4700, Some(ms(300))));
 }
 
@@ -155,9 +167,9 @@ async fn history_knows_from_the_store_who_is_gone() {
 #[cfg(feature = "serde")]
 #[test]
 fn a_visit_is_written_as_one_flat_object() {
-    let visits = Visit::fold(&[
+    let visits = HoldRecord::fold(&[
         entry(1000, 1, 7, granted(0)),
-        entry(1500, 0, 7, What::Broken { by: label("anna"), why: Some(label("stuck")) }),
+        entry(1500, 0, 7, NoteEvent::Broken { by: label("anna"), why: Some(label("stuck")) }),
     ]);
     assert_eq!(
         serde_json::to_value(&visits[0]).unwrap(),

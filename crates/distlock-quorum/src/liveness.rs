@@ -11,20 +11,20 @@ use tokio::time::Instant;
 
 use distlock_core::sync::lock;
 
-/// How long a silent node is left alone at first; it doubles up to [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How long a silent node is left alone at first; it doubles up to [`SILENCE_PAUSE_MAX`].
+const SILENCE_PAUSE_MIN: Duration = Duration::from_millis(20);
+const SILENCE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What is known of how a node answers.
 #[derive(Debug)]
-pub(super) struct Voice {
+pub(super) struct Liveness {
     /// How long a call may be unanswered before the node counts as silent.
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<LivenessState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LivenessState {
     /// When a call was sent that is unanswered; none if anything was heard since.
     waits_since: Option<Instant>,
     silence: Option<Silence>,
@@ -39,11 +39,11 @@ struct Silence {
 
 impl Silence {
     fn from(now: Instant) -> Self {
-        Self { over_at: now + PAUSE_MIN, pause: PAUSE_MIN }
+        Self { over_at: now + SILENCE_PAUSE_MIN, pause: SILENCE_PAUSE_MIN }
     }
 }
 
-impl Voice {
+impl Liveness {
     pub(super) fn new(patience: Duration) -> Self {
         Self { patience, state: Mutex::default() }
     }
@@ -78,7 +78,7 @@ impl Voice {
         match &mut state.silence {
             Some(silence) if silence.over_at > now => true,
             Some(silence) => {
-                silence.pause = (silence.pause * 2).min(PAUSE_MAX);
+                silence.pause = (silence.pause * 2).min(SILENCE_PAUSE_MAX);
                 silence.over_at = now + silence.pause;
                 false
             }
@@ -99,25 +99,28 @@ mod tests {
 
     #[test]
     fn a_node_is_silent_when_it_failed_or_has_not_answered_for_long() {
-        let (voice, start) = (Voice::new(500 * MS), Instant::now());
-        assert!(!voice.is_silent(start));
-        voice.waits(start);
-        voice.waits(start + 400 * MS);
-        assert!(!voice.is_silent(start + 500 * MS), "slow is not silent");
-        assert!(voice.is_silent(start + 501 * MS));
-        assert!(!voice.is_silent(start + 530 * MS) && voice.is_suspect(), "asked, not awaited");
-        assert!(voice.heard(), "it was silent until now");
-        assert!(!voice.is_suspect());
-        assert!(!voice.heard() && !voice.is_silent(start + 600 * MS));
-        voice.failed(start + 700 * MS);
-        assert!(voice.is_silent(start + 701 * MS));
+        let (liveness, start) = (Liveness::new(500 * MS), Instant::now());
+        assert!(!liveness.is_silent(start));
+        liveness.waits(start);
+        liveness.waits(start + 400 * MS);
+        assert!(!liveness.is_silent(start + 500 * MS), "slow is not silent");
+        assert!(liveness.is_silent(start + 501 * MS));
+        assert!(
+            !liveness.is_silent(start + 530 * MS) && liveness.is_suspect(),
+            "asked, not awaited"
+        );
+        assert!(liveness.heard(), "it was silent until now");
+        assert!(!liveness.is_suspect());
+        assert!(!liveness.heard() && !liveness.is_silent(start + 600 * MS));
+        liveness.failed(start + 700 * MS);
+        assert!(liveness.is_silent(start + 701 * MS));
     }
 
     #[test]
     fn a_silent_node_is_asked_once_in_a_while() {
-        let (voice, start) = (Voice::new(500 * MS), Instant::now());
-        voice.failed(start);
-        let asked = (0..10_000).filter(|ms| !voice.is_silent(start + *ms * MS)).count();
+        let (liveness, start) = (Liveness::new(500 * MS), Instant::now());
+        liveness.failed(start);
+        let asked = (0..10_000).filter(|ms| !liveness.is_silent(start + *ms * MS)).count();
         assert!((15..=30).contains(&asked), "asked {asked} times in ten seconds");
     }
 }

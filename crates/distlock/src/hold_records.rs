@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use distlock_core::{Entry, Key, Label, Mode, Note, Snapshot, VisitId, What};
+use distlock_core::{AcquisitionId, JournalEntry, Key, Label, Mode, Note, NoteEvent, Snapshot};
 
 /// One acquisition from the first wait to the end of the hold, as far as the journal tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Visit {
+pub struct HoldRecord {
     /// The key.
     pub key: Key,
     /// Who.
@@ -32,13 +32,13 @@ pub struct Visit {
     /// A renewal failed while it held.
     pub at_risk: bool,
     /// Where it stands, or how it ended.
-    pub state: VisitState,
+    pub state: HoldRecordState,
 }
 
-/// Where a [`Visit`] stands, or how it ended.
+/// Where a [`HoldRecord`] stands, or how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum VisitState {
+pub enum HoldRecordState {
     /// It waits.
     Waiting,
     /// It holds.
@@ -60,7 +60,7 @@ pub enum VisitState {
     Vanished,
 }
 
-impl VisitState {
+impl HoldRecordState {
     /// The state in a word: `waiting`, `held`, `released`, `lost`, `broken`, `gave-up`, `vanished`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -80,38 +80,38 @@ impl VisitState {
     }
 }
 
-impl Visit {
-    /// Puts entries together, of any number of keys and oldest first. The visits come out in the
+impl HoldRecord {
+    /// Puts entries together, of any number of keys and oldest first. The records come out in the
     /// order in which they began, oldest first. An entry that is there twice counts once.
-    pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Self> {
-        let mut book = Book::default();
+    pub fn fold<'a>(entries: impl IntoIterator<Item = &'a JournalEntry>) -> Vec<Self> {
+        let mut book = HoldRecordIndex::default();
         entries.into_iter().for_each(|entry| book.add(entry));
         book.close_superseded();
-        let mut visits = book.visits;
-        visits.sort_by_key(|visit| visit.began_at_ms);
-        visits
+        let mut records = book.records;
+        records.sort_by_key(|record| record.began_at_ms);
+        records
     }
 
-    /// Corrects visits of one key by what the store says of it now: whoever seems to wait or hold
+    /// Corrects records of one key by what the store says of it now: whoever seems to wait or hold
     /// and does not has vanished.
-    pub(crate) fn settle(visits: &mut [Self], now: &Snapshot) {
+    pub(crate) fn settle(records: &mut [Self], now: &Snapshot) {
         let all_shown = now.holders_total == now.holders.len() as u64;
-        for visit in visits {
-            let gone = match visit.state {
-                VisitState::Held => {
-                    let holds = now.holders.iter().any(|h| Some(h.fence) == visit.fence);
+        for record in records {
+            let gone = match record.state {
+                HoldRecordState::Held => {
+                    let holds = now.holders.iter().any(|h| Some(h.fence) == record.fence);
                     all_shown && !holds
                 }
-                VisitState::Waiting => now.waiters_total == 0,
+                HoldRecordState::Waiting => now.waiters_total == 0,
                 _ => false,
             };
             if gone {
-                visit.state = VisitState::Vanished;
+                record.state = HoldRecordState::Vanished;
             }
         }
     }
 
-    fn new(entry: &Entry) -> Self {
+    fn new(entry: &JournalEntry) -> Self {
         let Note { key, owner, reason, mode, fence, .. } = entry.note.clone();
         Self {
             key,
@@ -125,38 +125,38 @@ impl Visit {
             waited: None,
             held: None,
             at_risk: false,
-            state: if fence.is_some() { VisitState::Held } else { VisitState::Waiting },
+            state: if fence.is_some() { HoldRecordState::Held } else { HoldRecordState::Waiting },
         }
     }
 
-    fn learn(&mut self, entry: &Entry) {
+    fn learn(&mut self, entry: &JournalEntry) {
         self.fence = self.fence.or(entry.note.fence);
         match &entry.note.what {
-            What::Queued { .. } => self.go_on(VisitState::Waiting),
-            What::GaveUp { waited, why } => {
+            NoteEvent::Queued { .. } => self.go_on(HoldRecordState::Waiting),
+            NoteEvent::GaveUp { waited, why } => {
                 self.waited = Some(*waited);
                 self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
-                self.end(entry.at_ms, None, VisitState::GaveUp(why.clone()));
+                self.end(entry.at_ms, None, HoldRecordState::GaveUp(why.clone()));
             }
-            What::Granted { waited } => {
+            NoteEvent::Granted { waited } => {
                 // A call that repeats another is granted what the other waited for.
                 self.waited = self.waited.max(Some(*waited));
                 self.began_at_ms = self.began_at_ms.min(before(entry.at_ms, *waited));
                 self.granted_at_ms.get_or_insert(entry.at_ms);
-                self.go_on(VisitState::Held);
+                self.go_on(HoldRecordState::Held);
             }
-            What::AtRisk { .. } => self.at_risk = true,
-            What::Released { held } => self.end(entry.at_ms, *held, VisitState::Released),
-            What::Lost { held, why } => {
-                self.end(entry.at_ms, *held, VisitState::Lost(why.clone()));
+            NoteEvent::AtRisk { .. } => self.at_risk = true,
+            NoteEvent::Released { held } => self.end(entry.at_ms, *held, HoldRecordState::Released),
+            NoteEvent::Lost { held, why } => {
+                self.end(entry.at_ms, *held, HoldRecordState::Lost(why.clone()));
             }
-            What::Broken { by, why } => {
+            NoteEvent::Broken { by, why } => {
                 let (by, why) = (by.clone(), why.clone());
                 // The holder may have told of its loss before the operator told why.
-                if matches!(self.state, VisitState::Lost(_)) {
-                    self.state = VisitState::Broken { by, why };
+                if matches!(self.state, HoldRecordState::Lost(_)) {
+                    self.state = HoldRecordState::Broken { by, why };
                 } else {
-                    self.end(entry.at_ms, None, VisitState::Broken { by, why });
+                    self.end(entry.at_ms, None, HoldRecordState::Broken { by, why });
                 }
             }
             // What a later version has to tell.
@@ -165,10 +165,10 @@ impl Visit {
     }
 
     /// It waits or holds. A wait that failed goes on if the caller repeats the call.
-    fn go_on(&mut self, state: VisitState) {
+    fn go_on(&mut self, state: HoldRecordState) {
         match self.state {
-            VisitState::Waiting => self.state = state,
-            VisitState::GaveUp(_) => {
+            HoldRecordState::Waiting => self.state = state,
+            HoldRecordState::GaveUp(_) => {
                 self.state = state;
                 self.ended_at_ms = None;
             }
@@ -177,7 +177,7 @@ impl Visit {
     }
 
     /// The first end counts.
-    fn end(&mut self, at_ms: u64, held: Option<Duration>, state: VisitState) {
+    fn end(&mut self, at_ms: u64, held: Option<Duration>, state: HoldRecordState) {
         if self.state.is_over() {
             self.held = self.held.or(held);
             return;
@@ -195,56 +195,57 @@ impl Visit {
 
 /// Visits and how to find them.
 #[derive(Default)]
-struct Book {
-    visits: Vec<Visit>,
-    by_id: HashMap<VisitId, usize>,
+struct HoldRecordIndex {
+    records: Vec<HoldRecord>,
+    by_id: HashMap<AcquisitionId, usize>,
     by_fence: HashMap<(Key, u64), usize>,
 }
 
-impl Book {
-    fn add(&mut self, entry: &Entry) {
+impl HoldRecordIndex {
+    fn add(&mut self, entry: &JournalEntry) {
         let note = &entry.note;
         // It says nothing about a wait or a hold.
-        if matches!(note.what, What::Action { .. }) {
+        if matches!(note.what, NoteEvent::Action { .. }) {
             return;
         }
-        let by_id = note.visit.and_then(|id| self.by_id.get(&id));
+        let by_id = note.acquisition.and_then(|id| self.by_id.get(&id));
         // Somebody else may end a hold than the one who got it: an operator, another process. A
-        // grant is always the beginning of a visit of its own: a sharer can have the same fence.
-        let ends = !matches!(note.what, What::Granted { .. });
+        // grant is always the beginning of a record of its own: a sharer can have the same fence.
+        let ends = !matches!(note.what, NoteEvent::Granted { .. });
         let by_fence = || {
             let fence = note.fence.filter(|_| ends)?;
             self.by_fence.get(&(note.key.clone(), fence))
         };
         let at = by_id.or_else(by_fence).copied().unwrap_or_else(|| {
-            self.visits.push(Visit::new(entry));
-            self.visits.len() - 1
+            self.records.push(HoldRecord::new(entry));
+            self.records.len() - 1
         });
-        if let Some(id) = note.visit {
+        if let Some(id) = note.acquisition {
             self.by_id.entry(id).or_insert(at);
         }
         if let Some(fence) = note.fence {
             self.by_fence.insert((note.key.clone(), fence), at);
         }
-        self.visits[at].learn(entry);
+        self.records[at].learn(entry);
     }
 
     /// Nobody holds any more once somebody has got what excludes it.
     fn close_superseded(&mut self) {
         let mut latest: HashMap<Key, (u64, u64)> = HashMap::new();
-        for visit in &self.visits {
-            let Some(fence) = visit.fence else { continue };
-            let (any, exclusive) = latest.entry(visit.key.clone()).or_default();
+        for record in &self.records {
+            let Some(fence) = record.fence else { continue };
+            let (any, exclusive) = latest.entry(record.key.clone()).or_default();
             *any = fence.max(*any);
-            if visit.mode == Mode::Exclusive {
+            if record.mode == Mode::Exclusive {
                 *exclusive = fence.max(*exclusive);
             }
         }
-        for visit in self.visits.iter_mut().filter(|visit| visit.state == VisitState::Held) {
-            let Some((any, exclusive)) = latest.get(&visit.key) else { continue };
-            let newer = if visit.mode == Mode::Exclusive { any } else { exclusive };
-            if visit.fence.is_some_and(|fence| fence < *newer) {
-                visit.state = VisitState::Vanished;
+        for record in self.records.iter_mut().filter(|record| record.state == HoldRecordState::Held)
+        {
+            let Some((any, exclusive)) = latest.get(&record.key) else { continue };
+            let newer = if record.mode == Mode::Exclusive { any } else { exclusive };
+            if record.fence.is_some_and(|fence| fence < *newer) {
+                record.state = HoldRecordState::Vanished;
             }
         }
     }
@@ -254,11 +255,11 @@ fn before(at_ms: u64, span: Duration) -> u64 {
     at_ms.saturating_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A visit as JSON and the like: one flat object, without what is not known.
+/// A record as JSON and the like: one flat object, without what is not known.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct HoldRecordJson<'a> {
     key: &'a str,
     owner: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,15 +287,15 @@ struct Written<'a> {
 /// One flat object: `key`, `owner`, `reason`, `mode`, `fence`, `state`, `by`, `why`, `beganAtMs`,
 /// `grantedAtMs`, `endedAtMs`, `waitedMs`, `heldMs`, `atRisk`. What is not known is left out.
 #[cfg(feature = "serde")]
-impl serde::Serialize for Visit {
+impl serde::Serialize for HoldRecord {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (by, why) = match &self.state {
-            VisitState::Broken { by, why } => (Some(by.as_str()), why.as_ref()),
-            VisitState::Lost(why) | VisitState::GaveUp(why) => (None, Some(why)),
+            HoldRecordState::Broken { by, why } => (Some(by.as_str()), why.as_ref()),
+            HoldRecordState::Lost(why) | HoldRecordState::GaveUp(why) => (None, Some(why)),
             _ => (None, None),
         };
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let written = Written {
+        let written = HoldRecordJson {
             key: self.key.as_str(),
             owner: self.owner.as_str(),
             reason: self.reason.as_ref().map(Label::as_str),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock_core::Moment;
 
-use crate::Reason;
+use crate::LossReason;
 use crate::options::Settings;
 
 /// The schedule of one held claim.
@@ -13,7 +13,7 @@ use crate::options::Settings;
 /// A claim is renewed at a fraction of its ttl after the last confirmed renewal was *sent*. A fault
 /// keeps the lease as it is and is retried, spaced, until the lease ends by our own clock.
 #[derive(Clone, Debug)]
-pub(super) struct Lease {
+pub(super) struct HoldSchedule {
     /// Those of the hold, here as well: so a renewal has nothing to look up elsewhere.
     pub(super) settings: Arc<Settings>,
     next: Moment,
@@ -32,7 +32,7 @@ pub(super) struct Lease {
 
 /// What is to be told of a renewal that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Risk {
+pub(super) enum HoldRisk {
     /// Nothing: it was told that it is slow, or a later one was confirmed.
     Known,
     /// It is the first fault since a renewal was confirmed.
@@ -49,10 +49,10 @@ pub(super) enum Due {
     /// Ask for a renewal.
     Renew,
     /// Tell the holder.
-    Lose(Reason),
+    Lose(LossReason),
 }
 
-impl Lease {
+impl HoldSchedule {
     /// A claim granted at `since`, whose first renewal is wanted at `next`.
     pub(super) fn new(
         settings: &Arc<Settings>,
@@ -81,11 +81,11 @@ impl Lease {
     /// What to do at `now` for a claim that is valid until `until`.
     pub(super) fn due(&self, now: Moment, until: Moment) -> Due {
         if self.ends.is_some_and(|ends| ends <= now) {
-            return Due::Lose(Reason::MaxHold);
+            return Due::Lose(LossReason::MaxHold);
         }
         if until <= now {
             let unheard = self.faulted || self.in_flight.is_some();
-            return Due::Lose(if unheard { Reason::Unreachable } else { Reason::Expired });
+            return Due::Lose(if unheard { LossReason::Unreachable } else { LossReason::Expired });
         }
         let next = self.in_flight.map_or(self.next, |sent| self.send_again_at(sent, until));
         if next <= now {
@@ -150,23 +150,23 @@ impl Lease {
     }
 
     /// No answer yet to what was sent then. One that was sent later may have been confirmed.
-    pub(super) fn is_slow(&mut self, sent_at: Moment) -> Risk {
-        if sent_at <= self.confirmed_at { Risk::Known } else { self.risk(sent_at) }
+    pub(super) fn is_slow(&mut self, sent_at: Moment) -> HoldRisk {
+        if sent_at <= self.confirmed_at { HoldRisk::Known } else { self.risk(sent_at) }
     }
 
     /// A renewal that was sent then has failed: each is reported once, also if it is slow at first.
-    fn risk(&mut self, sent_at: Moment) -> Risk {
+    fn risk(&mut self, sent_at: Moment) -> HoldRisk {
         let again = std::mem::replace(&mut self.faulted, true);
         if sent_at <= self.risk_told {
-            return Risk::Known;
+            return HoldRisk::Known;
         }
         self.risk_told = sent_at;
-        if again { Risk::Again } else { Risk::First }
+        if again { HoldRisk::Again } else { HoldRisk::First }
     }
 
     /// Tries again after a pause: an outage of any length short of the lease is ridden out, and a
     /// server that comes back is not met by a burst.
-    pub(super) fn failed(&mut self, sent_at: Moment, now: Moment) -> Risk {
+    pub(super) fn failed(&mut self, sent_at: Moment, now: Moment) -> HoldRisk {
         self.landed(sent_at);
         self.next = now.after((self.every() / 4).max(Duration::from_millis(1)));
         self.risk(sent_at)
@@ -180,10 +180,10 @@ mod tests {
 
     const AT: fn(u64) -> Moment = |ms| Moment::from_micros(ms * 1000);
 
-    fn lease(ttl_ms: u64) -> Lease {
+    fn lease(ttl_ms: u64) -> HoldSchedule {
         let options = Options::default().ttl(Duration::from_millis(ttl_ms)).renew_at(0.5);
         let settings = Arc::new(options.check().unwrap());
-        Lease::new(&settings, AT(0), AT(0).after(settings.renew_every), AT(ttl_ms))
+        HoldSchedule::new(&settings, AT(0), AT(0).after(settings.renew_every), AT(ttl_ms))
     }
 
     #[test]
@@ -203,12 +203,12 @@ mod tests {
         assert_eq!(lease.due(AT(700), AT(1_000)), Due::Later(AT(750)), "the last chance");
         assert_eq!(lease.due(AT(700), AT(1_500)), Due::Later(AT(1_125)), "not before it");
         assert!(!lease.can_join(AT(700)));
-        assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(Reason::Unreachable));
+        assert_eq!(lease.due(AT(1_000), AT(1_000)), Due::Lose(LossReason::Unreachable));
     }
 
     #[test]
     fn a_lease_that_nobody_tried_to_renew_has_expired() {
-        assert_eq!(lease(1_000).due(AT(1_000), AT(1_000)), Due::Lose(Reason::Expired));
+        assert_eq!(lease(1_000).due(AT(1_000), AT(1_000)), Due::Lose(LossReason::Expired));
     }
 
     #[test]
@@ -227,9 +227,9 @@ mod tests {
             match lease.due(now, AT(1_000)) {
                 Due::Renew => {
                     lease.sent(now);
-                    let told = if tries == 0 { Risk::First } else { Risk::Again };
+                    let told = if tries == 0 { HoldRisk::First } else { HoldRisk::Again };
                     assert_eq!(lease.failed(now, now), told);
-                    assert_eq!(lease.failed(now, now), Risk::Known, "once for each attempt");
+                    assert_eq!(lease.failed(now, now), HoldRisk::Known, "once for each attempt");
                     tries += 1;
                 }
                 Due::Later(next) => {
@@ -237,7 +237,7 @@ mod tests {
                     now = next;
                 }
                 Due::Lose(reason) => {
-                    assert_eq!(reason, Reason::Unreachable);
+                    assert_eq!(reason, LossReason::Unreachable);
                     break;
                 }
             }
@@ -250,8 +250,8 @@ mod tests {
     fn a_hold_ends_at_max_hold_with_a_reason_of_its_own() {
         let options = Options::default().max_hold(Duration::from_millis(100));
         let settings = Arc::new(options.check().unwrap());
-        let lease = Lease::new(&settings, AT(0), AT(10_000), AT(30_000));
+        let lease = HoldSchedule::new(&settings, AT(0), AT(10_000), AT(30_000));
         assert_eq!(lease.due(AT(0), AT(30_000)), Due::Later(AT(100)));
-        assert_eq!(lease.due(AT(100), AT(30_000)), Due::Lose(Reason::MaxHold));
+        assert_eq!(lease.due(AT(100), AT(30_000)), Due::Lose(LossReason::MaxHold));
     }
 }

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock_core::Moment;
 
-use crate::Reason;
+use crate::LossReason;
 
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum End {
+pub enum HoldEnd {
     /// Its guard was released or dropped.
     Released,
     /// It was lost.
-    Lost(Reason),
+    Lost(LossReason),
 }
 
-impl End {
+impl HoldEnd {
     /// Why it was lost, if it was.
-    pub(crate) fn loss(self) -> Option<Reason> {
+    pub(crate) fn loss(self) -> Option<LossReason> {
         match self {
             Self::Lost(reason) => Some(reason),
             Self::Released => None,
@@ -26,17 +26,17 @@ impl End {
     }
 }
 
-/// Everything at or above this is an [`End`]; everything below, a moment in microseconds.
+/// Everything at or above this is an [`HoldEnd`]; everything below, a moment in microseconds.
 const ENDS: u64 = u64::MAX - 15;
 
 /// The atomic operations the latch is built on, so that a model checker can stand in for them.
-pub(crate) trait Word {
+pub(crate) trait StateWord {
     fn new(value: u64) -> Self;
     fn load(&self) -> u64;
     fn swap_if(&self, current: u64, new: u64) -> Result<u64, u64>;
 }
 
-impl Word for AtomicU64 {
+impl StateWord for AtomicU64 {
     fn new(value: u64) -> Self {
         Self::new(value)
     }
@@ -56,26 +56,26 @@ impl Word for AtomicU64 {
 /// state are one word, nobody can see a hold that is held and past its validity, and a renewal
 /// that is confirmed too late cannot bring an ended hold back.
 #[derive(Debug)]
-pub(crate) struct Latch<W = AtomicU64>(W);
+pub(crate) struct HoldState<W = AtomicU64>(W);
 
-impl<W: Word> Latch<W> {
+impl<W: StateWord> HoldState<W> {
     pub(crate) fn new(until: Moment) -> Self {
         Self(W::new(until.as_micros().min(ENDS - 1)))
     }
 
     /// Until when the hold is valid, or how it ended. Looking does not end a hold; see
-    /// [`Latch::check`].
-    pub(crate) fn read(&self) -> Result<Moment, End> {
+    /// [`HoldState::check`].
+    pub(crate) fn read(&self) -> Result<Moment, HoldEnd> {
         decode(self.0.load())
     }
 
     /// Valid until when? Ends the hold for `reason` if its time has passed; `true` says so.
-    pub(crate) fn check(&self, now: Moment, reason: Reason) -> (Result<Moment, End>, bool) {
+    pub(crate) fn check(&self, now: Moment, reason: LossReason) -> (Result<Moment, HoldEnd>, bool) {
         loop {
             let word = self.0.load();
             match decode(word) {
                 Ok(until) if until <= now => {
-                    let end = End::Lost(reason);
+                    let end = HoldEnd::Lost(reason);
                     if self.0.swap_if(word, encode(end)).is_ok() {
                         return (Err(end), true);
                     }
@@ -100,13 +100,13 @@ impl<W: Word> Latch<W> {
     }
 
     /// A release found nothing to release: the hold had been lost before.
-    pub(crate) fn amend(&self, reason: Reason) {
+    pub(crate) fn amend(&self, reason: LossReason) {
         // Only the one release can amend, so there is nobody to race with.
-        let _ = self.0.swap_if(encode(End::Released), encode(End::Lost(reason)));
+        let _ = self.0.swap_if(encode(HoldEnd::Released), encode(HoldEnd::Lost(reason)));
     }
 
     /// Ends the hold. True if this call did; false if it had ended before.
-    pub(crate) fn end(&self, end: End) -> bool {
+    pub(crate) fn end(&self, end: HoldEnd) -> bool {
         loop {
             let word = self.0.load();
             if word >= ENDS {
@@ -119,30 +119,30 @@ impl<W: Word> Latch<W> {
     }
 }
 
-fn encode(end: End) -> u64 {
+fn encode(end: HoldEnd) -> u64 {
     ENDS + match end {
-        End::Released => 0,
-        End::Lost(Reason::Expired) => 1,
-        End::Lost(Reason::Unreachable) => 2,
-        End::Lost(Reason::Gone) => 3,
-        End::Lost(Reason::Broken) => 4,
-        End::Lost(Reason::MaxHold) => 5,
-        End::Lost(Reason::Closed) => 6,
-        End::Lost(Reason::TooSlow) => 7,
+        HoldEnd::Released => 0,
+        HoldEnd::Lost(LossReason::Expired) => 1,
+        HoldEnd::Lost(LossReason::Unreachable) => 2,
+        HoldEnd::Lost(LossReason::Gone) => 3,
+        HoldEnd::Lost(LossReason::Broken) => 4,
+        HoldEnd::Lost(LossReason::MaxHold) => 5,
+        HoldEnd::Lost(LossReason::Closed) => 6,
+        HoldEnd::Lost(LossReason::TooSlow) => 7,
     }
 }
 
-fn decode(word: u64) -> Result<Moment, End> {
+fn decode(word: u64) -> Result<Moment, HoldEnd> {
     let Some(code) = word.checked_sub(ENDS) else { return Ok(Moment::from_micros(word)) };
     Err(match code {
-        0 => End::Released,
-        1 => End::Lost(Reason::Expired),
-        2 => End::Lost(Reason::Unreachable),
-        4 => End::Lost(Reason::Broken),
-        5 => End::Lost(Reason::MaxHold),
-        6 => End::Lost(Reason::Closed),
-        7 => End::Lost(Reason::TooSlow),
-        _ => End::Lost(Reason::Gone),
+        0 => HoldEnd::Released,
+        1 => HoldEnd::Lost(LossReason::Expired),
+        2 => HoldEnd::Lost(LossReason::Unreachable),
+        4 => HoldEnd::Lost(LossReason::Broken),
+        5 => HoldEnd::Lost(LossReason::MaxHold),
+        6 => HoldEnd::Lost(LossReason::Closed),
+        7 => HoldEnd::Lost(LossReason::TooSlow),
+        _ => HoldEnd::Lost(LossReason::Gone),
     })
 }
 
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    impl Word for LoomU64 {
+    impl StateWord for LoomU64 {
         fn new(value: u64) -> Self {
             Self::new(value)
         }
@@ -172,39 +172,45 @@ mod tests {
 
     #[test]
     fn every_end_survives_the_encoding() {
-        use Reason::{Broken, Closed, Expired, Gone, MaxHold, TooSlow, Unreachable};
+        use LossReason::{Broken, Closed, Expired, Gone, MaxHold, TooSlow, Unreachable};
         let reasons = [Expired, Unreachable, Gone, Broken, MaxHold, Closed, TooSlow];
-        for end in reasons.map(End::Lost).into_iter().chain([End::Released]) {
-            let latch: Latch = Latch::new(AT(5));
-            assert!(latch.end(end));
-            assert_eq!(latch.read(), Err(end));
+        for end in reasons.map(HoldEnd::Lost).into_iter().chain([HoldEnd::Released]) {
+            let state: HoldState = HoldState::new(AT(5));
+            assert!(state.end(end));
+            assert_eq!(state.read(), Err(end));
         }
     }
 
     #[test]
     fn a_release_that_found_nothing_is_a_loss() {
-        let latch: Latch = Latch::new(AT(5));
-        latch.end(End::Released);
-        latch.amend(Reason::Gone);
-        assert_eq!(latch.read(), Err(End::Lost(Reason::Gone)));
+        let state: HoldState = HoldState::new(AT(5));
+        state.end(HoldEnd::Released);
+        state.amend(LossReason::Gone);
+        assert_eq!(state.read(), Err(HoldEnd::Lost(LossReason::Gone)));
     }
 
     #[test]
     fn lost_is_final() {
-        let latch: Latch = Latch::new(AT(5));
-        assert_eq!(latch.check(AT(4), Reason::Expired), (Ok(AT(5)), false));
-        assert_eq!(latch.check(AT(5), Reason::Expired), (Err(End::Lost(Reason::Expired)), true));
-        assert!(!latch.extend(AT(50), AT(4)), "an ended hold was extended");
-        assert!(!latch.end(End::Released));
-        assert_eq!(latch.check(AT(1), Reason::Expired), (Err(End::Lost(Reason::Expired)), false));
+        let state: HoldState = HoldState::new(AT(5));
+        assert_eq!(state.check(AT(4), LossReason::Expired), (Ok(AT(5)), false));
+        assert_eq!(
+            state.check(AT(5), LossReason::Expired),
+            (Err(HoldEnd::Lost(LossReason::Expired)), true)
+        );
+        assert!(!state.extend(AT(50), AT(4)), "an ended hold was extended");
+        assert!(!state.end(HoldEnd::Released));
+        assert_eq!(
+            state.check(AT(1), LossReason::Expired),
+            (Err(HoldEnd::Lost(LossReason::Expired)), false)
+        );
     }
 
     #[test]
     fn a_renewal_confirmed_too_late_does_not_count() {
-        let latch: Latch = Latch::new(AT(5));
-        assert!(!latch.extend(AT(50), AT(5)));
-        assert_eq!(latch.read(), Ok(AT(5)), "nobody has looked yet");
-        assert!(latch.check(AT(5), Reason::Expired).1);
+        let state: HoldState = HoldState::new(AT(5));
+        assert!(!state.extend(AT(50), AT(5)));
+        assert_eq!(state.read(), Ok(AT(5)), "nobody has looked yet");
+        assert!(state.check(AT(5), LossReason::Expired).1);
     }
 
     /// All interleavings of a renewal, a look at the clock and an end by somebody else: exactly one
@@ -212,11 +218,11 @@ mod tests {
     #[test]
     fn every_interleaving_ends_a_hold_once() {
         loom::model(|| {
-            let latch: Arc<Latch<LoomU64>> = Arc::new(Latch::new(AT(5)));
-            let (renewing, ending) = (Arc::clone(&latch), Arc::clone(&latch));
+            let state: Arc<HoldState<LoomU64>> = Arc::new(HoldState::new(AT(5)));
+            let (renewing, ending) = (Arc::clone(&state), Arc::clone(&state));
             let renewer = thread::spawn(move || renewing.extend(AT(9), AT(4)));
-            let ender = thread::spawn(move || ending.end(End::Lost(Reason::Gone)));
-            let (seen, expired) = latch.check(AT(6), Reason::Expired);
+            let ender = thread::spawn(move || ending.end(HoldEnd::Lost(LossReason::Gone)));
+            let (seen, expired) = state.check(AT(6), LossReason::Expired);
             let (extended, ended) = (renewer.join().unwrap(), ender.join().unwrap());
             assert!(!(ended && expired), "ended twice");
             assert!(ended || expired, "nobody ended it");
@@ -227,20 +233,20 @@ mod tests {
             if seen.is_ok() {
                 assert!(extended && ended, "believed in a lease that was over");
             }
-            assert!(latch.read().is_err());
+            assert!(state.read().is_err());
         });
     }
 
     #[test]
     fn every_interleaving_of_release_and_loss_has_one_winner() {
         loom::model(|| {
-            let latch: Arc<Latch<LoomU64>> = Arc::new(Latch::new(AT(5)));
-            let releasing = Arc::clone(&latch);
-            let releaser = thread::spawn(move || releasing.end(End::Released));
-            let lost = latch.end(End::Lost(Reason::Broken));
+            let state: Arc<HoldState<LoomU64>> = Arc::new(HoldState::new(AT(5)));
+            let releasing = Arc::clone(&state);
+            let releaser = thread::spawn(move || releasing.end(HoldEnd::Released));
+            let lost = state.end(HoldEnd::Lost(LossReason::Broken));
             assert_ne!(releaser.join().unwrap(), lost);
-            let expected = if lost { End::Lost(Reason::Broken) } else { End::Released };
-            assert_eq!(latch.read(), Err(expected));
+            let expected = if lost { HoldEnd::Lost(LossReason::Broken) } else { HoldEnd::Released };
+            assert_eq!(state.read(), Err(expected));
         });
     }
 }

@@ -23,16 +23,16 @@ const GATHER: Duration = Duration::from_millis(20);
 const APPEND_MAX: Duration = Duration::from_secs(5);
 
 /// The pauses after failures: the first, and the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const APPEND_PAUSE_MIN: Duration = Duration::from_millis(100);
+const APPEND_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// After so many failures in a row nobody waits for the journal any more: about a minute.
 const HOPELESS_AFTER: u32 = 12;
 
 /// The queue of notes on their way into the journal.
-pub(crate) struct Scribe {
+pub(crate) struct JournalWriter {
     journal: OnceLock<Arc<dyn Journal>>,
-    desk: Mutex<Desk>,
+    queue: Mutex<NoteQueue>,
     /// There is something to write, or somebody waits for it to be written.
     work: Notify,
     /// Something was written, or given up.
@@ -41,7 +41,7 @@ pub(crate) struct Scribe {
 
 /// What lies on the desk.
 #[derive(Default)]
-struct Desk {
+struct NoteQueue {
     notes: VecDeque<(Note, Moment)>,
     /// The number of the first note; they are numbered from 0 on.
     first: u64,
@@ -53,7 +53,7 @@ struct Desk {
     failures: u32,
 }
 
-impl Desk {
+impl NoteQueue {
     /// The number that the next note will have.
     fn next(&self) -> u64 {
         self.first + self.notes.len() as u64
@@ -77,11 +77,11 @@ impl Desk {
     }
 }
 
-impl Scribe {
+impl JournalWriter {
     pub(super) fn new() -> Self {
         Self {
             journal: OnceLock::new(),
-            desk: Mutex::default(),
+            queue: Mutex::default(),
             work: Notify::new(),
             done: Notify::new(),
         }
@@ -98,11 +98,11 @@ impl Scribe {
 
     /// Queues a note. Never waits, never fails.
     pub(crate) fn note(&self, note: Note, at: Moment, retention: Retention) {
-        let mut desk = lock(&self.desk);
-        desk.retention = retention;
-        desk.push(note, at);
-        let first = desk.notes.len() == 1;
-        drop(desk);
+        let mut queue = lock(&self.queue);
+        queue.retention = retention;
+        queue.push(note, at);
+        let first = queue.notes.len() == 1;
+        drop(queue);
         if first {
             self.work.notify_one();
         }
@@ -112,28 +112,28 @@ impl Scribe {
     /// long keeps no task alive; what is left goes out with the next use.
     pub(crate) fn is_busy(&self) -> bool {
         self.journal.get().is_some() && {
-            let desk = lock(&self.desk);
-            !desk.notes.is_empty() && desk.failures < HOPELESS_AFTER
+            let queue = lock(&self.queue);
+            !queue.notes.is_empty() && queue.failures < HOPELESS_AFTER
         }
     }
 
     /// How many notes wait, and how many were given up.
     pub(crate) fn count(&self) -> (usize, u64) {
-        let desk = lock(&self.desk);
-        (desk.notes.len(), desk.dropped)
+        let queue = lock(&self.queue);
+        (queue.notes.len(), queue.dropped)
     }
 
     /// Waits until everything that was noted before is written, or given up. Somebody has to
     /// [`run`](Self::run) meanwhile.
     pub(crate) async fn flush(&self) {
-        let _hurry = Hurry::new(self);
-        let target = lock(&self.desk).next();
+        let _hurry = FlushWaiter::new(self);
+        let target = lock(&self.queue).next();
         loop {
             let done = self.done.notified();
             tokio::pin!(done);
             // Listening starts before the look, so that the last write cannot slip between them.
             done.as_mut().enable();
-            if lock(&self.desk).first >= target {
+            if lock(&self.queue).first >= target {
                 return;
             }
             done.await;
@@ -145,8 +145,8 @@ impl Scribe {
         loop {
             let work = self.work.notified();
             let (idle, hurried, failures) = {
-                let desk = lock(&self.desk);
-                (desk.notes.is_empty(), desk.hurried > 0, desk.failures)
+                let queue = lock(&self.queue);
+                (queue.notes.is_empty(), queue.hurried > 0, queue.failures)
             };
             match self.journal.get() {
                 Some(_) if idle => work.await,
@@ -168,67 +168,67 @@ impl Scribe {
     /// that dropping this loses nothing.
     async fn write(&self, journal: &dyn Journal, clock: &dyn Clock) {
         let (batch, end, retention) = {
-            let (desk, now) = (lock(&self.desk), clock.now());
+            let (queue, now) = (lock(&self.queue), clock.now());
             let aged = |(note, at): &(Note, Moment)| (note.clone(), now.since(*at));
-            let batch: Vec<_> = desk.notes.iter().take(BATCH_MAX).map(aged).collect();
-            let end = desk.first + batch.len() as u64;
-            (batch, end, desk.retention)
+            let batch: Vec<_> = queue.notes.iter().take(BATCH_MAX).map(aged).collect();
+            let end = queue.first + batch.len() as u64;
+            (batch, end, queue.retention)
         };
         let answer = match tokio::time::timeout(APPEND_MAX, journal.append(&batch, retention)).await
         {
             Ok(answer) => answer,
             Err(elapsed) => Err(Fault::transient("write the journal in time", elapsed)),
         };
-        let mut desk = lock(&self.desk);
+        let mut queue = lock(&self.queue);
         match answer {
             Ok(()) => {
-                if desk.failures > 0 {
-                    tracing::info!(dropped = desk.dropped, "the journal is written again");
+                if queue.failures > 0 {
+                    tracing::info!(dropped = queue.dropped, "the journal is written again");
                 }
-                desk.failures = 0;
-                desk.remove_below(end);
+                queue.failures = 0;
+                queue.remove_below(end);
             }
             Err(fault) => {
-                if desk.failures == 0 {
+                if queue.failures == 0 {
                     tracing::warn!(%fault, "the journal is not written; the locks go on");
                 }
-                desk.failures = desk.failures.saturating_add(1);
+                queue.failures = queue.failures.saturating_add(1);
                 if !fault.is_transient() {
                     // It will fail again until somebody mends it: nobody shall wait for that.
-                    let all = desk.next();
-                    desk.dropped += desk.remove_below(all);
+                    let all = queue.next();
+                    queue.dropped += queue.remove_below(all);
                 }
             }
         }
-        drop(desk);
+        drop(queue);
         self.done.notify_waiters();
     }
 }
 
 /// The pause after a number of failures in a row; short if somebody waits.
 fn pause(failures: u32, hurried: bool) -> Duration {
-    let grown = PAUSE_MIN.saturating_mul(1 << failures.min(10)).min(PAUSE_MAX);
-    if hurried { PAUSE_MIN } else { grown }
+    let grown = APPEND_PAUSE_MIN.saturating_mul(1 << failures.min(10)).min(APPEND_PAUSE_MAX);
+    if hurried { APPEND_PAUSE_MIN } else { grown }
 }
 
 /// Somebody waits for everything to be written.
-struct Hurry<'a>(&'a Scribe);
+struct FlushWaiter<'a>(&'a JournalWriter);
 
-impl<'a> Hurry<'a> {
-    fn new(scribe: &'a Scribe) -> Self {
-        lock(&scribe.desk).hurried += 1;
-        scribe.work.notify_one();
-        Self(scribe)
+impl<'a> FlushWaiter<'a> {
+    fn new(journal_writer: &'a JournalWriter) -> Self {
+        lock(&journal_writer.queue).hurried += 1;
+        journal_writer.work.notify_one();
+        Self(journal_writer)
     }
 }
 
-impl Drop for Hurry<'_> {
+impl Drop for FlushWaiter<'_> {
     fn drop(&mut self) {
-        lock(&self.0.desk).hurried -= 1;
+        lock(&self.0.queue).hurried -= 1;
     }
 }
 
-impl fmt::Debug for Scribe {
+impl fmt::Debug for JournalWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scribe").field("journal", &self.journal.get()).finish_non_exhaustive()
     }

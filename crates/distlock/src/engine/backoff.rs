@@ -7,7 +7,7 @@ use std::time::Duration;
 use distlock_core::ClaimId;
 
 /// The shortest pause. Zero would spin.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(1);
 
 /// The longest pause between two attempts to reach a backend that does not answer.
 const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -19,35 +19,35 @@ const FAULT_PAUSE_MAX: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// use std::time::Duration;
-/// use distlock::Pacing;
+/// use distlock::Backoff;
 ///
-/// let fixed = Pacing::fixed(Duration::from_millis(50));
-/// let growing = Pacing::exponential(Duration::from_millis(10), Duration::from_secs(1));
+/// let fixed = Backoff::fixed(Duration::from_millis(50));
+/// let growing = Backoff::exponential(Duration::from_millis(10), Duration::from_secs(1));
 /// let twice = growing.max_retries(2);
 /// # let _ = (fixed, twice);
 /// ```
 #[derive(Clone)]
-pub struct Pacing {
-    pace: Arc<dyn Pace>,
+pub struct Backoff {
+    pace: Arc<dyn BackoffRule>,
     max_retries: Option<u32>,
 }
 
 /// A rule for pauses of one's own.
-pub trait Pace: Send + Sync + 'static {
+pub trait BackoffRule: Send + Sync + 'static {
     /// The pause before retry number `retry`, which counts from 1. `random` is in `[0, 1)` and new
     /// each time. A pause below a millisecond counts as a millisecond.
     fn pause(&self, retry: u32, random: f64) -> Duration;
 }
 
-impl Pacing {
+impl Backoff {
     /// The same pause every time.
     pub fn fixed(pause: Duration) -> Self {
-        Self::custom(Fixed(pause))
+        Self::custom(FixedBackoff(pause))
     }
 
     /// At least `min` and up to `jitter` more, at random.
     pub fn jitter(min: Duration, jitter: Duration) -> Self {
-        Self::custom(Jitter { min, jitter })
+        Self::custom(JitterBackoff { min, jitter })
     }
 
     /// `min`, then twice as much each time, up to `max`.
@@ -58,11 +58,11 @@ impl Pacing {
     /// `min`, then `factor` times as much each time, up to `max`. A factor below 1, or one that is
     /// not a number, counts as 1.
     pub fn exponential_by(min: Duration, max: Duration, factor: f64) -> Self {
-        Self::custom(Exponential { min, max, factor: factor.max(1.0) })
+        Self::custom(ExponentialBackoff { min, max, factor: factor.max(1.0) })
     }
 
     /// A rule of one's own.
-    pub fn custom(pace: impl Pace) -> Self {
+    pub fn custom(pace: impl BackoffRule) -> Self {
         Self { pace: Arc::new(pace), max_retries: None }
     }
 
@@ -78,14 +78,14 @@ impl Pacing {
         if self.max_retries.is_some_and(|max| retry > max) {
             return None;
         }
-        Some(self.pace.pause(retry, random).max(PAUSE_MIN))
+        Some(self.pace.pause(retry, random).max(BACKOFF_MIN))
     }
 }
 
 /// Doubling with full jitter: a crowd that was refused together does not come back together.
-impl Default for Pacing {
+impl Default for Backoff {
     fn default() -> Self {
-        Self::custom(Crowd(Exponential {
+        Self::custom(CrowdBackoff(ExponentialBackoff {
             min: Duration::from_millis(20),
             max: Duration::from_millis(500),
             factor: 2.0,
@@ -93,50 +93,50 @@ impl Default for Pacing {
     }
 }
 
-impl fmt::Debug for Pacing {
+impl fmt::Debug for Backoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pacing").field("max_retries", &self.max_retries).finish_non_exhaustive()
     }
 }
 
-struct Fixed(Duration);
+struct FixedBackoff(Duration);
 
-impl Pace for Fixed {
+impl BackoffRule for FixedBackoff {
     fn pause(&self, _: u32, _: f64) -> Duration {
         self.0
     }
 }
 
-struct Jitter {
+struct JitterBackoff {
     min: Duration,
     jitter: Duration,
 }
 
-impl Pace for Jitter {
+impl BackoffRule for JitterBackoff {
     fn pause(&self, _: u32, random: f64) -> Duration {
         self.min.saturating_add(share(self.jitter, random))
     }
 }
 
-struct Exponential {
+struct ExponentialBackoff {
     min: Duration,
     max: Duration,
     factor: f64,
 }
 
-impl Pace for Exponential {
+impl BackoffRule for ExponentialBackoff {
     fn pause(&self, retry: u32, _: f64) -> Duration {
         // The cap comes before the conversion: factor^n leaves the range of a Duration long before
         // it leaves that of a float, and a wrapped pause would be a hot loop.
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.min.max(PAUSE_MIN).as_secs_f64() * self.factor.powi(exponent);
+        let seconds = self.min.max(BACKOFF_MIN).as_secs_f64() * self.factor.powi(exponent);
         if seconds < self.max.as_secs_f64() { Duration::from_secs_f64(seconds) } else { self.max }
     }
 }
 
-struct Crowd(Exponential);
+struct CrowdBackoff(ExponentialBackoff);
 
-impl Pace for Crowd {
+impl BackoffRule for CrowdBackoff {
     fn pause(&self, retry: u32, random: f64) -> Duration {
         share(self.0.pause(retry, random), random)
     }
@@ -170,44 +170,44 @@ mod tests {
 
     #[test]
     fn exponential_pauses_double_up_to_the_cap() {
-        let pacing = Pacing::exponential(MS(10), MS(100));
-        let pauses: Vec<_> = (1..=6).map(|retry| pacing.next(retry, 0.5).unwrap()).collect();
+        let backoff = Backoff::exponential(MS(10), MS(100));
+        let pauses: Vec<_> = (1..=6).map(|retry| backoff.next(retry, 0.5).unwrap()).collect();
         assert_eq!(pauses, [10, 20, 40, 80, 100, 100].map(MS));
     }
 
     #[test]
     fn the_cap_holds_for_any_number_of_retries() {
-        let pacing = Pacing::exponential(MS(100), Duration::from_secs(60));
+        let backoff = Backoff::exponential(MS(100), Duration::from_secs(60));
         for retry in [38, 64, 2_000, u32::MAX] {
-            assert_eq!(pacing.next(retry, 0.5), Some(Duration::from_secs(60)), "retry {retry}");
+            assert_eq!(backoff.next(retry, 0.5), Some(Duration::from_secs(60)), "retry {retry}");
         }
-        let wild = Pacing::exponential_by(Duration::MAX, Duration::MAX, f64::NAN);
+        let wild = Backoff::exponential_by(Duration::MAX, Duration::MAX, f64::NAN);
         assert!(wild.next(9, 0.0).is_some());
     }
 
     #[test]
     fn no_pause_is_zero() {
-        for pacing in [Pacing::fixed(MS(0)), Pacing::jitter(MS(0), MS(0)), Pacing::default()] {
-            assert!(pacing.next(1, 0.0).unwrap() >= MS(1));
+        for backoff in [Backoff::fixed(MS(0)), Backoff::jitter(MS(0), MS(0)), Backoff::default()] {
+            assert!(backoff.next(1, 0.0).unwrap() >= MS(1));
         }
     }
 
     #[test]
     fn jitter_stays_in_its_range() {
-        let pacing = Pacing::jitter(MS(100), MS(300));
-        assert_eq!(pacing.next(1, 0.0), Some(MS(100)));
-        let most = pacing.next(1, 0.999_999).unwrap();
+        let backoff = Backoff::jitter(MS(100), MS(300));
+        assert_eq!(backoff.next(1, 0.0), Some(MS(100)));
+        let most = backoff.next(1, 0.999_999).unwrap();
         assert!(most > MS(399) && most < MS(400), "{most:?}");
-        assert_eq!(Pacing::jitter(Duration::MAX, Duration::MAX).next(1, 0.9), Some(Duration::MAX));
+        assert_eq!(Backoff::jitter(Duration::MAX, Duration::MAX).next(1, 0.9), Some(Duration::MAX));
     }
 
     #[test]
     fn retries_end_where_they_are_told_to() {
-        let thrice = Pacing::fixed(MS(1)).max_retries(3);
+        let thrice = Backoff::fixed(MS(1)).max_retries(3);
         assert!((1..=3).all(|retry| thrice.next(retry, 0.0).is_some()));
         assert_eq!(thrice.next(4, 0.0), None);
-        assert_eq!(Pacing::fixed(MS(1)).max_retries(0).next(1, 0.0), None);
-        assert!(Pacing::fixed(MS(1)).next(u32::MAX, 0.0).is_some());
+        assert_eq!(Backoff::fixed(MS(1)).max_retries(0).next(1, 0.0), None);
+        assert!(Backoff::fixed(MS(1)).next(u32::MAX, 0.0).is_some());
     }
 
     #[test]

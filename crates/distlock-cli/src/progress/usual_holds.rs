@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use distlock::{Mode, Visit, VisitState};
+use distlock::{HoldRecord, HoldRecordState, Mode};
 
 /// How many visits are looked at.
-pub(super) const VISITS_MAX: usize = 30;
+pub(super) const RECENT_HOLDS_MAX: usize = 30;
 
 /// Fewer holds than this say nothing about the next.
 const HOLDS_MIN: usize = 3;
 
 /// How long a key is usually held, shortest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Usual(Vec<Duration>);
+pub(crate) struct UsualHolds(Vec<Duration>);
 
-impl Usual {
+impl UsualHolds {
     /// From the past of a key. Only holds that were released tell how long the work takes.
-    pub(super) fn of(visits: &[Visit]) -> Self {
+    pub(super) fn of(visits: &[HoldRecord]) -> Self {
         let released = visits.iter().filter(|visit| {
-            visit.mode == Mode::Exclusive && matches!(visit.state, VisitState::Released)
+            visit.mode == Mode::Exclusive && matches!(visit.state, HoldRecordState::Released)
         });
         Self::from_holds(released.filter_map(|visit| visit.held).collect())
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_guess_is_made_from_holds_that_lasted_longer_and_only_then() {
         let seconds = Duration::from_secs;
-        let usual = Usual::from_holds([60, 10, 30, 20, 100].map(seconds).into());
+        let usual = UsualHolds::from_holds([60, 10, 30, 20, 100].map(seconds).into());
         for (held_for, ahead, left) in [
             (0, 0, Some(30)),
             (5, 0, Some(25)),
@@ -67,7 +67,7 @@ mod tests {
             let guess = usual.left(seconds(held_for), ahead);
             assert_eq!(guess, left.map(seconds), "held for {held_for}, {ahead} ahead");
         }
-        let few = Usual::from_holds([10, 20].map(seconds).into());
+        let few = UsualHolds::from_holds([10, 20].map(seconds).into());
         assert_eq!(few.left(seconds(1), 0), None);
         assert!(usual.left(seconds(1), u64::MAX).is_some(), "no overflow");
     }

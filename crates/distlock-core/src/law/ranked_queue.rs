@@ -1,6 +1,6 @@
 //! A queue of tickets that knows how many stand before any of them, in logarithmic time.
 
-use super::parts::Rest;
+use super::parts::OmittedRows;
 use crate::Ticket;
 
 /// Tickets in growing order. Leaving marks a slot dead; dead slots are swept out in bulk.
@@ -8,28 +8,28 @@ use crate::Ticket;
 /// `counts` is a Fenwick tree over the slots: `counts[i]` is the number of live slots in the range
 /// of length `lowest_bit(i + 1)` that ends at slot `i`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
-    slots: Vec<Slot>,
+pub(super) struct RankedQueue {
+    slots: Vec<RankedTicket>,
     counts: Vec<u32>,
     live: usize,
     /// Every slot before this one is dead.
     front: usize,
     /// What is not here: a line may be an excerpt of a longer one.
-    rest: Rest,
+    rest: OmittedRows,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct RankedTicket {
     ticket: Ticket,
     live: bool,
 }
 
-impl Line {
+impl RankedQueue {
     pub(super) fn len(&self) -> usize {
         self.live + self.rest.count
     }
 
-    pub(super) fn leave_out(&mut self, rest: Rest) {
+    pub(super) fn leave_out(&mut self, rest: OmittedRows) {
         self.rest = rest;
     }
 
@@ -60,7 +60,7 @@ impl Line {
     /// Appends a ticket larger than all before it.
     pub(super) fn push(&mut self, ticket: Ticket) {
         debug_assert!(self.slots.last().is_none_or(|last| last.ticket < ticket));
-        self.slots.push(Slot { ticket, live: true });
+        self.slots.push(RankedTicket { ticket, live: true });
         self.live += 1;
         let end = self.slots.len();
         let start = end - lowest_bit(end);
@@ -116,7 +116,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_line_counts_like_a_sorted_set(steps in prop::collection::vec(0u64..400, 1..400)) {
-            let (mut line, mut set, mut next) = (Line::default(), BTreeSet::new(), 0);
+            let (mut line, mut set, mut next) = (RankedQueue::default(), BTreeSet::new(), 0);
             for step in steps {
                 if step % 3 > 0 {
                     next += 1 + step % 5;
