@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use crate::{
-    Answer, Ask, ClaimId, Confirmed, Cursor, Fault, Key, Page, ReleaseOptions, ReleaseOutcome,
+    Answer, Ask, ClaimId, Cursor, Extensions, Fault, Key, Page, ReleaseOptions, ReleaseOutcome,
     Renewal, Snapshot, Standing, Target, Ticket,
 };
 
@@ -45,9 +45,6 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can do. Constant over its life, but for pushes that turn out to be denied.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where the store is, for errors and logs: a host and port, or a path, without secrets.
-    fn location(&self) -> &str;
-
     /// Tries once to get what is asked, taking a place in the queue if the ask says so.
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer>;
 
@@ -64,25 +61,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         how: ReleaseOptions,
     ) -> Pending<'a, ReleaseOutcome>;
 
-    /// Renews a hold and waits, for as long as a call may take, until this many replicas of the
-    /// store have it; then says how many do. Fewer than asked for is an answer, not a fault.
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed>;
-
     /// Looks at one key without changing anything.
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot>;
 
     /// Looks at the keys that begin with `prefix` and are held or waited for, page by page.
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page>;
-
-    /// A number that changes whenever the store may have been reached anew: over a new connection,
-    /// after a failover. Between two equal ones the store has not restarted, so what it promised
-    /// before the first it still knows at the second. Costs nothing: no message is sent.
-    fn epoch(&self) -> u64;
-
-    /// Waits until nothing is under way any more that this client does by itself and nobody waits
-    /// for, for as long as a call may take. A fault means that something still is. Most drivers do
-    /// nothing by themselves.
-    fn drain(&self) -> Pending<'_, ()>;
 
     /// Looks at the store itself.
     fn probe(&self) -> Pending<'_, Health>;
@@ -90,6 +73,9 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Messages for claims of this client. A push is a shortcut: it may come late, twice or never.
     /// Every stream gets every push from the moment it was made on.
     fn pushes(&self) -> Streaming<'static, Push>;
+
+    /// The optional traits that this store implements, and where it is.
+    fn extensions(&self) -> Extensions<'_>;
 }
 
 /// What a backend can do.

@@ -12,6 +12,7 @@ mod answer;
 mod ask;
 mod backend;
 mod claim;
+mod extensions;
 mod fault;
 mod invalid;
 mod journal;
@@ -31,6 +32,7 @@ pub use answer::{Answer, Busy, Confirmed, Holder, QueuePosition, ReleaseOutcome,
 pub use ask::{Ask, CAPACITY_MAX, Order, ReleaseOptions, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
 pub use backend::{Backend, Capabilities, Health, NodeHealth, NodeState, Pending, Push, Streaming};
 pub use claim::{AttemptId, Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
+pub use extensions::{Background, Extensions, Reconnecting, Replicated};
 pub use fault::{Fault, FaultKind, NoQuorum};
 pub use invalid::Invalid;
 pub use journal::{EntryId, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Retention};

@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, Confirmed, Cursor, Fault, Health, Invalid,
-    Key, Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing,
-    Streaming, Target,
+    Answer, Ask, Backend, Background, Capabilities, Claim, ClaimId, Cursor, Extensions, Fault,
+    Health, Invalid, Key, Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal,
+    Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::time::Instant;
@@ -298,10 +298,6 @@ impl Backend for Quorum {
         self.inner.capabilities
     }
 
-    fn location(&self) -> &str {
-        &self.inner.location
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.inner.acquire(ask))
     }
@@ -321,12 +317,6 @@ impl Backend for Quorum {
         Box::pin(self.inner.release(target, how))
     }
 
-    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async {
-            Err(Fault::unsupported("durability: the nodes of a quorum are the copies"))
-        })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(self.inner.inspect(key))
     }
@@ -335,20 +325,22 @@ impl Backend for Quorum {
         Box::pin(async { Err(Fault::unsupported("listing: list the keys of the nodes")) })
     }
 
-    /// The nodes have epochs; what one of them forgets the others know.
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(self.inner.drain())
-    }
-
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(self.inner.probe())
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        // The nodes have epochs of their own: what one of them forgets, the others know.
+        Extensions { background: Some(self), ..Extensions::at(&self.inner.location) }
+    }
+}
+
+impl Background for Quorum {
+    fn drain(&self) -> Pending<'_, ()> {
+        Box::pin(self.inner.drain())
     }
 }

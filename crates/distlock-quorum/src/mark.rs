@@ -180,12 +180,12 @@ impl Mark {
 /// Looks at a node.
 pub(super) async fn look(node: &dyn Backend) -> Result<NodeLook, Fault> {
     let health = node.probe().await?;
-    let epoch = node.epoch();
+    let epoch = node.extensions().epoch();
     let keys = [key(MEMBER)?, key(FOUNDING)?, key(FORGOT)?, key(QUARANTINE)?];
     let [member, founding, forgot, quarantine] = keys.each_ref().map(|key| node.inspect(key));
     let (member, founding, forgot, quarantine) =
         tokio::try_join!(member, founding, forgot, quarantine)?;
-    if node.epoch() != epoch {
+    if node.extensions().epoch() != epoch {
         return Err(Fault::transient("look at the node", "it was reached anew meanwhile"));
     }
     let mark = member.holders.first().and_then(|held| Some((Mark::read(held)?, held.fence)));

@@ -102,7 +102,7 @@ impl QuorumNode {
 
     /// What its vote is worth at this moment.
     pub(super) fn vote_value(&self) -> VoteValue {
-        let now = self.backend.epoch();
+        let now = self.backend.extensions().epoch();
         let memory = lock(&self.memory);
         match (memory.epoch, memory.abstains_until) {
             (Some(epoch), _) if epoch != now || memory.forgot => VoteValue::Unknown,
@@ -138,7 +138,7 @@ impl QuorumNode {
     /// Refuses what was heard from a store that was reached anew meanwhile: it may have forgotten
     /// what it promised.
     pub(super) fn still_in(&self, epoch: u64) -> Result<(), Fault> {
-        if self.backend.epoch() == epoch {
+        if self.backend.extensions().epoch() == epoch {
             return Ok(());
         }
         Err(Fault::transient("count this vote", "the store was reached anew meanwhile"))

@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Confirmed, Cursor, Fault, Health, Invalid,
-    Key, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Snapshot,
-    Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Confirmed, Cursor, Extensions, Fault,
+    Health, Invalid, Key, Page, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome,
+    Renewal, Replicated, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered};
@@ -339,10 +339,6 @@ impl Backend for Redis {
         capabilities
     }
 
-    fn location(&self) -> &str {
-        self.inner.link.config().location()
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
             self.inner.check_name("acquire", &ask.claim.key)?;
@@ -392,15 +388,6 @@ impl Backend for Redis {
         })
     }
 
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async move {
-            if self.inner.link.is_shared() {
-                return Err(Fault::unsupported("durability over a shared connection"));
-            }
-            self.inner.confirm(renewal, replicas).await
-        })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         self.inner.look(key).boxed()
     }
@@ -412,14 +399,6 @@ impl Backend for Redis {
             }
             self.inner.page(prefix, cursor).await
         })
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.link.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {
@@ -440,5 +419,23 @@ impl Backend for Redis {
                 Err(RecvError::Closed) => None,
             }
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let replicated = (!self.inner.link.is_shared()).then_some(self as &dyn Replicated);
+        let location = self.inner.link.config().location();
+        Extensions { replicated, reconnecting: Some(self), ..Extensions::at(location) }
+    }
+}
+
+impl Replicated for Redis {
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        Box::pin(self.inner.confirm(renewal, replicas))
+    }
+}
+
+impl Reconnecting for Redis {
+    fn epoch(&self) -> u64 {
+        self.inner.link.epoch()
     }
 }

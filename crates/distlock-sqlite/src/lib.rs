@@ -21,9 +21,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, Invalid, Key,
-    Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Snapshot, Standing,
-    Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health, Invalid, Key,
+    Page, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX,
+    Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::broadcast;
@@ -99,10 +99,6 @@ impl Backend for Sqlite {
         capabilities
     }
 
-    fn location(&self) -> &str {
-        self.store.config().location()
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         if ask.witness.is_some() {
             return Box::pin(async { Err(Fault::unsupported("witnesses")) });
@@ -150,10 +146,6 @@ impl Backend for Sqlite {
         }))
     }
 
-    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async { Err(Fault::unsupported("durability: a file has no replicas")) })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         let key = key.clone();
         Box::pin(self.store.run("inspect", Access::Read, move |session| session.inspect(&key)))
@@ -165,15 +157,6 @@ impl Backend for Sqlite {
             self.store
                 .run("list", Access::Read, move |session| page(session, &prefix, after.as_deref())),
         )
-    }
-
-    /// A file that was put in the place of another is another store.
-    fn epoch(&self) -> u64 {
-        self.store.inode()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {
@@ -202,6 +185,17 @@ impl Backend for Sqlite {
                 Err(broadcast::error::RecvError::Closed) => None,
             }
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { reconnecting: Some(self), ..Extensions::at(self.store.config().location()) }
+    }
+}
+
+impl Reconnecting for Sqlite {
+    /// A file that was put in the place of another is another store.
+    fn epoch(&self) -> u64 {
+        self.store.inode()
     }
 }
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, Key, Page, Pending, Push,
-    ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health, Key, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated, Snapshot, Standing,
+    Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -234,10 +235,6 @@ impl Backend for Faulty {
         self.inner.capabilities()
     }
 
-    fn location(&self) -> &str {
-        self.inner.location()
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         request!(self, (ask = ask.clone()), |inner| inner.acquire(&ask).await)
     }
@@ -265,12 +262,6 @@ impl Backend for Faulty {
         request!(self, (target = target.clone()), |inner| inner.release(&target, how).await)
     }
 
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        request!(self, (renewal = renewal.clone()), |inner| {
-            inner.confirm(&renewal, replicas).await
-        })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         request!(self, (key = key.clone()), |inner| inner.inspect(&key).await)
     }
@@ -279,14 +270,6 @@ impl Backend for Faulty {
         request!(self, (prefix = prefix.to_owned(), cursor = cursor.cloned()), |inner| inner
             .list(&prefix, cursor.as_ref())
             .await)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
     }
 
     fn probe(&self) -> Pending<'_, Health> {
@@ -303,5 +286,18 @@ impl Backend for Faulty {
             });
             copies.collect::<FuturesUnordered<_>>()
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let inner = self.inner.extensions();
+        Extensions { replicated: inner.replicated.map(|_| self as &dyn Replicated), ..inner }
+    }
+}
+
+impl Replicated for Faulty {
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        request!(self, (renewal = renewal.clone()), |inner| {
+            inner.extensions().confirm(&renewal, replicas).await
+        })
     }
 }

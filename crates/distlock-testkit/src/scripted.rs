@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Fault, Health, Key, Page,
-    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, ClaimId, Confirmed, Cursor, Extensions, Fault, Health, Key,
+    Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated, Snapshot, Standing,
+    Streaming, Target,
 };
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio::sync::broadcast;
@@ -260,10 +261,6 @@ impl Backend for Scripted {
         self.state().capabilities
     }
 
-    fn location(&self) -> &str {
-        "a scripted store"
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
             let log = |at| ScriptedCall::Acquire { at, ask: ask.clone() };
@@ -314,16 +311,6 @@ impl Backend for Scripted {
         })
     }
 
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async move {
-            let log = |at| ScriptedCall::Confirm { at, renewal: renewal.clone(), replicas };
-            match self.called(log, |state| state.confirm.take()) {
-                Some(reply) => reply.play(renewal).await,
-                None => Ok(Confirmed::By(replicas)),
-            }
-        })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move {
             let log = |at| ScriptedCall::Inspect { at, key: key.clone() };
@@ -344,14 +331,6 @@ impl Backend for Scripted {
                 None => Ok(Page::default()),
             }
         })
-    }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {
@@ -375,5 +354,21 @@ impl Backend for Scripted {
                 }
             }
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { replicated: Some(self), ..Extensions::at("a scripted store") }
+    }
+}
+
+impl Replicated for Scripted {
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        Box::pin(async move {
+            let log = |at| ScriptedCall::Confirm { at, renewal: renewal.clone(), replicas };
+            match self.called(log, |state| state.confirm.take()) {
+                Some(reply) => reply.play(renewal).await,
+                None => Ok(Confirmed::By(replicas)),
+            }
+        })
     }
 }

@@ -333,7 +333,7 @@ impl Feed {
             };
             if let Err(fault) = looked {
                 self.pause = Some(FEED_FAULT_PAUSE);
-                let store = keeper.backend.location();
+                let store = keeper.backend.extensions().location;
                 return Some(FeedItem::Unreachable(fault.at_store(store)));
             }
         }

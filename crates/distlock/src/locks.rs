@@ -333,7 +333,7 @@ impl Locks {
 
     /// The error that a fault of the store amounts to, about a key or about all of it.
     pub(crate) fn error_at(&self, key: Option<&Key>, fault: Fault) -> Error {
-        let fault = fault.at_store(self.keeper.backend.location());
+        let fault = fault.at_store(self.keeper.backend.extensions().location);
         match key {
             Some(key) => Error::from_fault_at(key, fault),
             None => Error::from_fault(fault),

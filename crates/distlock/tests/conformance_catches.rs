@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, Cursor, Fault, Health, Holder, Key, Label,
-    ManualClock, Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot,
-    Standing, Streaming, TTL_MAX, Target, Wait,
+    Answer, Ask, Backend, Capabilities, Claim, Cursor, Fault, Holder, Key, Label, ManualClock,
+    Order, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing,
+    Streaming, TTL_MAX, Target, Wait,
 };
 use distlock_testkit::conformance::{self, Need, Subject};
 use futures_util::{StreamExt, stream};
@@ -176,6 +176,8 @@ impl Planted {
 }
 
 impl Backend for Planted {
+    distlock_testkit::forward_backend!(inner: probe, extensions);
+
     fn capabilities(&self) -> Capabilities {
         let mut offered = self.inner.capabilities();
         if self.bug == Bug::OffersLess {
@@ -186,10 +188,6 @@ impl Backend for Planted {
         }
         offered.counting &= self.bug != Bug::ServesUndeclared;
         offered
-    }
-
-    fn location(&self) -> &str {
-        self.inner.location()
     }
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
@@ -218,14 +216,6 @@ impl Backend for Planted {
         Box::pin(self.let_go(target, how))
     }
 
-    fn confirm<'a>(
-        &'a self,
-        renewal: &'a Renewal,
-        replicas: u32,
-    ) -> Pending<'a, distlock_core::Confirmed> {
-        self.inner.confirm(renewal, replicas)
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(self.look(key))
     }
@@ -235,18 +225,6 @@ impl Backend for Planted {
             Bug::OffersLess => Box::pin(async { Err(Fault::unsupported("a list of keys")) }),
             _ => self.inner.list(prefix, cursor),
         }
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
-    }
-
-    fn probe(&self) -> Pending<'_, Health> {
-        self.inner.probe()
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {

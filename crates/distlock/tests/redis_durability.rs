@@ -146,12 +146,14 @@ async fn a_confirmation_that_is_not_polled_delays_no_other() {
     for n in 0..20 {
         holds.push(granted(&store, &format!("left alone {n}")).await);
     }
-    let mut left_alone: Vec<_> = holds.iter().map(|hold| store.confirm(hold, 1)).collect();
+    let mut left_alone: Vec<_> =
+        holds.iter().map(|hold| store.extensions().confirm(hold, 1)).collect();
     for confirming in &mut left_alone {
         assert!(confirming.now_or_never().is_none(), "it takes a round trip");
     }
     let other = granted(&store, "other").await;
-    let confirmed = tokio::time::timeout(Duration::from_secs(5), store.confirm(&other, 1)).await;
+    let confirmed =
+        tokio::time::timeout(Duration::from_secs(5), store.extensions().confirm(&other, 1)).await;
     assert_eq!(confirmed.expect("it is delayed by others").unwrap(), Confirmed::By(1));
     drop(left_alone);
 }

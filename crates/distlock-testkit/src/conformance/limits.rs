@@ -261,10 +261,10 @@ pub async fn a_hold_is_confirmed(subject: &dyn Subject) {
     let a = stage.client().await;
     let x = stage.mutex();
     let renewal = Renewal::hold(x.claim.clone(), LONG);
-    let unknown = a.backend.confirm(&renewal, 0).await.expect("the store answers");
+    let unknown = a.backend.extensions().confirm(&renewal, 0).await.expect("the store answers");
     assert_eq!(unknown, Confirmed::Gone);
     granted(a.ask(&x.clone().lasting(SHORT)).await);
-    let known = a.backend.confirm(&renewal, 0).await.expect("the store answers");
+    let known = a.backend.extensions().confirm(&renewal, 0).await.expect("the store answers");
     assert!(matches!(known, Confirmed::By(_)), "{known:?}");
     stage.outlive_short().await;
     held(a.renew(&x, LONG).await);

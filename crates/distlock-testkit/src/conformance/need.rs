@@ -81,7 +81,7 @@ impl Need {
             }
             Self::Durability => {
                 let renewal = Renewal::hold(stage.mutex().claim, LONG);
-                let confirmed = a.backend.confirm(&renewal, 1).await;
+                let confirmed = a.backend.extensions().confirm(&renewal, 1).await;
                 return assert_unsupported(self, &confirmed.map(drop));
             }
         };

@@ -232,7 +232,11 @@ impl KitClient {
     /// Waits for what a call left in flight: a store of several nodes answers before its last node
     /// does, and the next step of a promise must not overtake that node.
     async fn settled(&self) {
-        self.backend.drain().await.expect("what a call left in flight comes to an end");
+        self.backend
+            .extensions()
+            .drain()
+            .await
+            .expect("what a call left in flight comes to an end");
     }
 
     pub(super) async fn release(&self, ask: &Ask) -> ReleaseOutcome {

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use distlock_core::law::{AddressedPush, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Fault, Health, Key,
-    Label, Moment, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot,
-    Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Claim, ClaimId, ClientId, Cursor, Extensions, Fault,
+    Health, Key, Label, Moment, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal,
+    Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -79,10 +79,6 @@ impl Backend for Store {
         Capabilities::ALL
     }
 
-    fn location(&self) -> &str {
-        "a store of the tests"
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
             let mut ask = ask.clone();
@@ -126,10 +122,6 @@ impl Backend for Store {
         })
     }
 
-    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, distlock_core::Confirmed> {
-        Box::pin(async { Err(Fault::unsupported("durability")) })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move {
             let now = self.now().at;
@@ -143,14 +135,6 @@ impl Backend for Store {
         Box::pin(async { Err(Fault::unsupported("listing")) })
     }
 
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async { Ok(Health::new("test", "test")) })
     }
@@ -160,6 +144,10 @@ impl Backend for Store {
         Box::pin(stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.ok().map(|push| (push, receiver))
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions::at("a store of the tests")
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::law::{AddressedPush, Now, Record};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Confirmed, Cursor, EntryId, Fault,
+    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Cursor, EntryId, Extensions, Fault,
     Health, Journal, JournalEntry, JournalPage, Key, Note, Page, Pending, Push, ReleaseOptions,
     ReleaseOutcome, Renewal, Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
@@ -209,10 +209,6 @@ impl Backend for Memory {
         capabilities
     }
 
-    fn location(&self) -> &str {
-        "memory:"
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move { Ok(self.ask(ask)) })
     }
@@ -235,10 +231,6 @@ impl Backend for Memory {
         Box::pin(async move {
             Ok(self.decide(target.key(), |record, now| record.release(target, how, now)))
         })
-    }
-
-    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async { Err(Fault::unsupported("durability: memory has no replicas")) })
     }
 
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
@@ -277,15 +269,6 @@ impl Backend for Memory {
         })
     }
 
-    /// The store lives as long as its clients.
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn probe(&self) -> Pending<'_, Health> {
         let identity = format!("memory:{:p}", Arc::as_ptr(&self.store));
         Box::pin(async move { Ok(Health::new(identity.clone(), identity)) })
@@ -304,6 +287,10 @@ impl Backend for Memory {
                 Err(broadcast::error::RecvError::Closed) => None,
             }
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions::at("memory:")
     }
 }
 

@@ -227,7 +227,7 @@ impl<'a> AcquireState<'a> {
         }
         let sent_at = self.keeper.clock.now();
         let renewal = Renewal::hold(self.ask.claim.clone(), self.ask.ttl);
-        match self.keeper.backend.confirm(&renewal, wanted).await {
+        match self.keeper.backend.extensions().confirm(&renewal, wanted).await {
             Ok(Confirmed::By(replicas)) if replicas >= wanted => {
                 let until = self.settings.validity.until(sent_at, self.settings.ttl);
                 let renew_at = sent_at.after(self.settings.renew_every);

@@ -41,7 +41,7 @@ pub(crate) async fn release(
 
 /// The fault with the key and the store that it is about.
 pub(crate) fn located(backend: &dyn Backend, key: &Key, fault: Fault) -> Fault {
-    fault.at_key(key).at_store(backend.location())
+    fault.at_key(key).at_store(backend.extensions().location)
 }
 
 /// No answer for so long.

@@ -297,7 +297,7 @@ impl Keeper {
         }
         let drained = tokio::time::timeout(RELEASE_MAX, self.until_drained()).await;
         // What the store has acknowledged is over, even if some part of it has not heard of it yet.
-        let settling = tokio::time::timeout(DRAIN_MAX, self.backend.drain());
+        let settling = tokio::time::timeout(DRAIN_MAX, self.backend.extensions().drain());
         let (_, _) = tokio::join!(settling, self.flush(FLUSH_MAX));
         drained.map_err(|elapsed| self.undrained(elapsed))
     }

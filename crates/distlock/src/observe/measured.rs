@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Fault, Health, Key, Page, Pending, Push,
-    ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, TTL_MIN, Target,
+    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health, Key, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated, Snapshot, Standing,
+    Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -77,10 +78,6 @@ impl Backend for Measured {
         self.inner.capabilities()
     }
 
-    fn location(&self) -> &str {
-        self.inner.location()
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         self.time("acquire", self.inner.acquire(ask))
     }
@@ -108,10 +105,6 @@ impl Backend for Measured {
         self.time("release", self.inner.release(target, how))
     }
 
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        self.time("confirm", self.inner.confirm(renewal, replicas))
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         self.time("inspect", self.watch(self.inner.inspect(key)))
     }
@@ -120,19 +113,22 @@ impl Backend for Measured {
         self.time("list", self.inner.list(prefix, cursor))
     }
 
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
-    }
-
     fn probe(&self) -> Pending<'_, Health> {
         self.time("probe", self.watch(self.inner.probe()))
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {
         self.inner.pushes()
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let inner = self.inner.extensions();
+        Extensions { replicated: inner.replicated.map(|_| self as &dyn Replicated), ..inner }
+    }
+}
+
+impl Replicated for Measured {
+    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
+        self.time("confirm", self.inner.extensions().confirm(renewal, replicas))
     }
 }

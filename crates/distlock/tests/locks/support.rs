@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock::clock::TokioClock;
-use distlock::{Backend, Capabilities, Error, Fault, Guard, Health, Key, Locks, Page, Snapshot};
-use distlock_core::{
-    Answer, Ask, Cursor, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing,
-    Streaming, Target,
-};
+use distlock::{Backend, Error, Fault, Guard, Key, Locks};
+use distlock_core::{ReleaseOptions, Renewal, Standing, Streaming};
 use distlock_testkit::{Faults, Faulty, Scripted};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -109,17 +106,9 @@ struct Hung {
 }
 
 impl Backend for Hung {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn location(&self) -> &str {
-        self.inner.location()
-    }
-
-    fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
-        self.inner.acquire(ask)
-    }
+    distlock_testkit::forward_backend!(
+        inner: capabilities, acquire, release, inspect, list, probe, pushes, extensions
+    );
 
     fn renew<'a>(
         &'a self,
@@ -133,45 +122,5 @@ impl Backend for Hung {
             answers.map(move |(_, standing)| (index, standing)).boxed()
         };
         stream::iter(batch.iter().enumerate()).flat_map_unordered(None, one).boxed()
-    }
-
-    fn release<'a>(
-        &'a self,
-        target: &'a Target,
-        how: ReleaseOptions,
-    ) -> Pending<'a, ReleaseOutcome> {
-        self.inner.release(target, how)
-    }
-
-    fn confirm<'a>(
-        &'a self,
-        renewal: &'a Renewal,
-        replicas: u32,
-    ) -> Pending<'a, distlock_core::Confirmed> {
-        self.inner.confirm(renewal, replicas)
-    }
-
-    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
-        self.inner.inspect(key)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
-        self.inner.list(prefix, cursor)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
-    }
-
-    fn probe(&self) -> Pending<'_, Health> {
-        self.inner.probe()
-    }
-
-    fn pushes(&self) -> Streaming<'static, Push> {
-        self.inner.pushes()
     }
 }

@@ -8,8 +8,8 @@ use distlock::backends::{Memory, Quorum, QuorumOptions, Redis};
 use distlock::clock::TokioClock;
 use distlock::{Backend, Capabilities, Clock, Cursor, Fault, Health, Key, Locks, Page, Snapshot};
 use distlock_core::{
-    Answer, Ask, Confirmed, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Standing,
-    Streaming, Target,
+    Answer, Ask, Extensions, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome, Renewal,
+    Standing, Streaming, Target,
 };
 use distlock_testkit::servers::RedisServer;
 use futures_util::{StreamExt, stream};
@@ -127,10 +127,6 @@ impl Backend for Mortal {
         self.life().store.capabilities()
     }
 
-    fn location(&self) -> &str {
-        "a mortal store"
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move { self.store().await?.acquire(ask).await })
     }
@@ -158,10 +154,6 @@ impl Backend for Mortal {
         Box::pin(async move { self.store().await?.release(target, how).await })
     }
 
-    fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async move { self.store().await?.confirm(renewal, replicas).await })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         Box::pin(async move { self.store().await?.inspect(key).await })
     }
@@ -170,20 +162,23 @@ impl Backend for Mortal {
         Box::pin(async move { self.store().await?.list(prefix, cursor).await })
     }
 
-    fn epoch(&self) -> u64 {
-        self.life().epoch
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
-    }
-
     fn probe(&self) -> Pending<'_, Health> {
         Box::pin(async move { self.store().await?.probe().await })
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {
         Box::pin(stream::pending())
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let store = Extensions::at("a mortal store");
+        Extensions { reconnecting: Some(self), ..store }
+    }
+}
+
+impl Reconnecting for Mortal {
+    fn epoch(&self) -> u64 {
+        self.life().epoch
     }
 }
 

@@ -47,9 +47,9 @@ const CALLS: [(&str, Call); 9] = [
     ("probe", |q, _| Box::pin(async move { drop(q.probe().await) })),
     ("confirm", |q, ask| {
         let renewal = Renewal::hold(ask.claim, TTL);
-        Box::pin(async move { drop(q.confirm(&renewal, 1).await) })
+        Box::pin(async move { drop(q.extensions().confirm(&renewal, 1).await) })
     }),
-    ("drain", |q, _| Box::pin(async move { drop(q.drain().await) })),
+    ("drain", |q, _| Box::pin(async move { drop(q.extensions().drain().await) })),
 ];
 
 /// When a call is made.

@@ -41,15 +41,15 @@ fn only_another_incarnation_of_the_server_is_another_epoch() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (one, other) = (runtime(), runtime());
     one.block_on(redis.probe()).unwrap();
-    let first = redis.epoch();
+    let first = redis.extensions().epoch();
     other.block_on(redis.probe()).unwrap();
-    assert_eq!(redis.epoch(), first, "the same server, over another connection");
+    assert_eq!(redis.extensions().epoch(), first, "the same server, over another connection");
     server.restart();
     let deadline = Instant::now() + ms(5000);
     while one.block_on(redis.probe()).is_err() {
         assert!(Instant::now() < deadline, "the server does not answer");
     }
-    assert_ne!(redis.epoch(), first, "the server has restarted");
+    assert_ne!(redis.extensions().epoch(), first, "the server has restarted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Cursor, Fault, Health, Key, Page, Pending, Push,
-    QueuePosition, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
-    Ticket,
+    Answer, Ask, Backend, ClaimId, Fault, Pending, Push, QueuePosition, ReleaseOptions, Renewal,
+    Standing, Streaming, Target, Ticket,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
@@ -157,13 +156,7 @@ impl Planted {
 }
 
 impl Backend for Planted {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn location(&self) -> &str {
-        self.inner.location()
-    }
+    distlock_testkit::forward_backend!(inner: capabilities, release, inspect, list, probe, extensions);
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.ask(ask))
@@ -176,42 +169,6 @@ impl Backend for Planted {
         let answers = stream::iter(batch).enumerate();
         let stand = move |(index, renewal)| async move { (index, self.stand(renewal).await) };
         Box::pin(answers.then(stand))
-    }
-
-    fn release<'a>(
-        &'a self,
-        target: &'a Target,
-        how: ReleaseOptions,
-    ) -> Pending<'a, ReleaseOutcome> {
-        self.inner.release(target, how)
-    }
-
-    fn confirm<'a>(
-        &'a self,
-        renewal: &'a Renewal,
-        replicas: u32,
-    ) -> Pending<'a, distlock_core::Confirmed> {
-        self.inner.confirm(renewal, replicas)
-    }
-
-    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
-        self.inner.inspect(key)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
-        self.inner.list(prefix, cursor)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
-    }
-
-    fn probe(&self) -> Pending<'_, Health> {
-        self.inner.probe()
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {

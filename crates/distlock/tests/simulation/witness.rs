@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, ClaimId, Clock, Cursor, Fault, Health, Key, Moment, Page,
-    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
-    Ticket,
+    Answer, Ask, Backend, ClaimId, Clock, Fault, Moment, Pending, Push, ReleaseOptions,
+    ReleaseOutcome, Renewal, Standing, Streaming, Target, Ticket,
 };
 use distlock_testkit::history::{AcquireSpec, History, HistoryEntry, ValidityEnd};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -173,13 +172,7 @@ impl fmt::Debug for Witness {
 }
 
 impl Backend for Witness {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn location(&self) -> &str {
-        self.inner.location()
-    }
+    distlock_testkit::forward_backend!(inner: capabilities, inspect, list, probe, extensions);
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(async move {
@@ -224,34 +217,6 @@ impl Backend for Witness {
             self.gate.open().await;
             outcome
         })
-    }
-
-    fn confirm<'a>(
-        &'a self,
-        renewal: &'a Renewal,
-        replicas: u32,
-    ) -> Pending<'a, distlock_core::Confirmed> {
-        self.inner.confirm(renewal, replicas)
-    }
-
-    fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
-        self.inner.inspect(key)
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
-        self.inner.list(prefix, cursor)
-    }
-
-    fn epoch(&self) -> u64 {
-        self.inner.epoch()
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        self.inner.drain()
-    }
-
-    fn probe(&self) -> Pending<'_, Health> {
-        self.inner.probe()
     }
 
     fn pushes(&self) -> Streaming<'static, Push> {

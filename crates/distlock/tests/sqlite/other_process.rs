@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use distlock::backends::Sqlite;
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Confirmed, Cursor, Fault, Health, Key, Moment, Page,
-    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming, Target,
+    Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health, Key, Moment,
+    Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Snapshot, Standing, Streaming,
+    Target,
 };
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -196,10 +197,6 @@ impl Backend for RemoteClient {
         capabilities
     }
 
-    fn location(&self) -> &str {
-        "another process"
-    }
-
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         if ask.witness.is_some() {
             return Box::pin(async { Err(Fault::unsupported("witnesses")) });
@@ -231,24 +228,12 @@ impl Backend for RemoteClient {
         self.call("release", &wire::release_out(target, how), wire::outcome_in)
     }
 
-    fn confirm<'a>(&'a self, _: &'a Renewal, _: u32) -> Pending<'a, Confirmed> {
-        Box::pin(async { Err(Fault::unsupported("durability")) })
-    }
-
     fn inspect<'a>(&'a self, key: &'a Key) -> Pending<'a, Snapshot> {
         self.call("inspect", &json!(key.as_str()), wire::snapshot_in)
     }
 
     fn list<'a>(&'a self, prefix: &'a str, cursor: Option<&'a Cursor>) -> Pending<'a, Page> {
         self.call("list", &json!([prefix, cursor.map(|cursor| &cursor.0)]), wire::page_in)
-    }
-
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn drain(&self) -> Pending<'_, ()> {
-        Box::pin(async { Ok(()) })
     }
 
     fn probe(&self) -> Pending<'_, Health> {
@@ -263,6 +248,10 @@ impl Backend for RemoteClient {
         Box::pin(stream::unfold(self.pushes.subscribe(), |mut pushes| async move {
             pushes.recv().await.ok().map(|push| (push, pushes))
         }))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions::at("another process")
     }
 }
 
