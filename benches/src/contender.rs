@@ -1,4 +1,4 @@
-//! Those who are compared: the least that can be done by hand, distlock, and its peers.
+//! What is compared: the least that can be done by hand, distlock in its forms, and its peers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use redis::aio::{ConnectionManager, MultiplexedConnection};
 
 use crate::round::{load, plain_connection};
 
-/// What everybody asks for.
+/// What every contender asks for.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 pub(crate) const COMPARE_AND_DELETE: &str =
@@ -23,6 +23,13 @@ const FENCED_RELEASE: &str = include_str!("fenced_release.lua");
 /// The counter of all keys that are taken with a fence by hand.
 const COUNTER: &str = "by-hand";
 
+/// The keys that are held while tries are refused.
+const HELD: &str = "held";
+const HELD_BY_HAND: &str = "held-by-hand";
+
+/// More permits than there are tasks.
+const PERMITS: u32 = 1_024;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Limit,
@@ -31,6 +38,17 @@ pub(crate) enum Kind {
     Rslock,
     Distkit,
     Redlock,
+    /// distlock with every request in a call of its own.
+    Unbatched,
+    /// distlock on a runtime that never sleeps.
+    BusyPolling,
+    Read,
+    Write,
+    Semaphore,
+    /// `try_lock` of a key that is held.
+    RefusedTry,
+    /// `SET NX` of a key that is held.
+    RefusedSet,
 }
 
 impl Kind {
@@ -47,6 +65,13 @@ impl Kind {
             Self::Rslock => "rslock",
             Self::Distkit => "distkit",
             Self::Redlock => "redlock",
+            Self::Unbatched => "unbatched",
+            Self::BusyPolling => "busy_polling",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore => "semaphore",
+            Self::RefusedTry => "refused_try",
+            Self::RefusedSet => "refused_set",
         }
     }
 }
@@ -57,6 +82,11 @@ pub(crate) enum Contender {
     Limit { connection: MultiplexedConnection, hash: Arc<str> },
     Fenced { connection: MultiplexedConnection, hashes: Arc<[String; 2]> },
     Distlock(Locks),
+    Read(Locks),
+    Write(Locks),
+    Semaphore(Locks),
+    RefusedTry { mutex: distlock::Mutex, _holder: Arc<distlock::Guard> },
+    RefusedSet(MultiplexedConnection),
     Rslock(rslock::LockManager),
     Distkit(ConnectionManager),
     Redlock(Arc<redlock::RedLock>),
@@ -76,7 +106,21 @@ impl Contender {
                 let hashes = Arc::new([acquire, load(&mut connection, FENCED_RELEASE).await]);
                 Self::Fenced { connection, hashes }
             }
-            Kind::Distlock => Self::Distlock(Locks::connect(url).expect("our own URL is valid")),
+            Kind::Distlock | Kind::BusyPolling => Self::Distlock(connect(url)),
+            Kind::Unbatched => Self::Distlock(connect(&format!("{url}?batching=off"))),
+            Kind::Read => Self::Read(connect(url)),
+            Kind::Write => Self::Write(connect(url)),
+            Kind::Semaphore => Self::Semaphore(connect(url)),
+            Kind::RefusedTry => {
+                let mutex = connect(url).mutex(HELD).expect("a short key");
+                let holder = mutex.lock().await.expect("it is free");
+                Self::RefusedTry { mutex, _holder: Arc::new(holder) }
+            }
+            Kind::RefusedSet => {
+                let mut connection = plain_connection(url).await;
+                set_if_free(&mut connection, HELD_BY_HAND, &next_token()).await;
+                Self::RefusedSet(connection)
+            }
             Kind::Rslock => Self::Rslock(rslock::LockManager::new(vec![url])),
             Kind::Distkit => {
                 let client = redis::Client::open(url).expect("our own URL is valid");
@@ -101,6 +145,13 @@ impl Contender {
                 key: key.to_owned(),
             },
             Self::Distlock(locks) => Lock::Distlock(locks.mutex(key).expect("a short key")),
+            Self::Read(locks) => Lock::Read(locks.rwlock(key).expect("a short key")),
+            Self::Write(locks) => Lock::Write(locks.rwlock(key).expect("a short key")),
+            Self::Semaphore(locks) => {
+                Lock::Semaphore(locks.semaphore(key, PERMITS).expect("a short key"))
+            }
+            Self::RefusedTry { mutex, .. } => Lock::RefusedTry(mutex.clone()),
+            Self::RefusedSet(connection) => Lock::RefusedSet(connection.clone()),
             Self::Rslock(manager) => Lock::Rslock(manager.clone(), key.to_owned()),
             Self::Distkit(manager) => {
                 let key = DistkitRedisKey::try_from(key.to_owned()).expect("a short key");
@@ -116,6 +167,11 @@ pub(crate) enum Lock {
     Limit { connection: MultiplexedConnection, hash: Arc<str>, key: String },
     Fenced { connection: MultiplexedConnection, hashes: Arc<[String; 2]>, key: String },
     Distlock(distlock::Mutex),
+    Read(distlock::RwLock),
+    Write(distlock::RwLock),
+    Semaphore(distlock::Semaphore),
+    RefusedTry(distlock::Mutex),
+    RefusedSet(MultiplexedConnection),
     Rslock(rslock::LockManager, String),
     Distkit(Arc<distkit::lock::Mutex>),
     Redlock(Arc<redlock::RedLock>, String),
@@ -127,7 +183,13 @@ pub(crate) enum Held {
     Distlock(distlock::Guard),
     Rslock(rslock::Lock),
     Distkit(distkit::lock::MutexGuard),
-    Redlock { resource: Vec<u8>, val: Vec<u8> },
+    Redlock {
+        resource: Vec<u8>,
+        val: Vec<u8>,
+    },
+    Write(distlock::WriteGuard),
+    /// The answer that was wanted was a refusal.
+    Nothing,
 }
 
 impl Lock {
@@ -147,6 +209,14 @@ impl Lock {
                 matches!(fence, Ok(Some(_))).then_some(Held::Token(token))
             }
             Self::Distlock(mutex) => mutex.lock().await.ok().map(Held::Distlock),
+            Self::Read(lock) => lock.read().await.ok().map(Held::Distlock),
+            Self::Write(lock) => lock.write().await.ok().map(Held::Write),
+            Self::Semaphore(permits) => permits.acquire().await.ok().map(Held::Distlock),
+            Self::RefusedTry(mutex) => mutex.try_lock().await.is_err().then_some(Held::Nothing),
+            Self::RefusedSet(connection) => {
+                let set = set_if_free(connection, HELD_BY_HAND, &next_token()).await;
+                (!set).then_some(Held::Nothing)
+            }
             Self::Rslock(manager, key) => {
                 manager.lock(key.as_bytes(), TTL).await.ok().map(Held::Rslock)
             }
@@ -176,6 +246,8 @@ impl Lock {
                 cmd.query_async::<i64>(connection).await.is_ok()
             }
             (_, Held::Distlock(guard)) => guard.release().await.is_ok(),
+            (_, Held::Write(guard)) => guard.release().await.is_ok(),
+            (_, Held::Nothing) => true,
             (_, Held::Rslock(lock)) => {
                 lock.release().await;
                 true
@@ -200,7 +272,11 @@ impl Lock {
     }
 }
 
-/// A token that nobody else has.
+fn connect(url: &str) -> Locks {
+    Locks::connect(url).expect("our own URL is valid")
+}
+
+/// A token that no other call has.
 pub(crate) fn next_token() -> String {
     static TOKENS: AtomicU64 = AtomicU64::new(0);
     format!("{:020}", TOKENS.fetch_add(1, Ordering::Relaxed))

@@ -15,7 +15,6 @@ use crate::server::{self, CommandStats};
 use crate::worker::{Worker, ready_and_wait};
 
 const SIZES: [usize; 3] = [10, 1_000, 100_000];
-const CROWD: usize = 100_000;
 const PROCESSES: usize = 10;
 
 /// The most hand-overs that are measured at a stretch.
@@ -29,7 +28,20 @@ const QUEUE_MAX: Duration = Duration::from_secs(20);
 
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
     measure_grants(effort, report);
-    measure_idle(effort, report);
+    let one_key = Crowd { waiters: 100_000, keys: 1, suffix: "" };
+    let many_keys = Crowd { waiters: 20_000, keys: 1_000, suffix: "_1000_keys" };
+    for crowd in [one_key, many_keys] {
+        measure_idle(crowd, effort, report);
+    }
+}
+
+/// Waiters in `PROCESSES` processes, spread evenly over the keys.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    waiters: usize,
+    keys: usize,
+    /// What the names of its metrics end with.
+    suffix: &'static str,
 }
 
 /// Server time of a release that admits the next, by the number of waiters.
@@ -146,15 +158,16 @@ async fn until_waiting(locks: &Locks, waiters: usize, time_is_up: Instant) -> bo
 }
 
 /// What the server does for a crowd that only waits.
-fn measure_idle(effort: Effort, report: &mut Report) {
+fn measure_idle(crowd: Crowd, effort: Effort, report: &mut Report) {
     let server = RedisServer::start();
     let runtime = Flavor::TwoWorkers.runtime();
     let locks = Locks::connect(&server.url()).expect("our own URL is valid");
-    let mutex = locks.mutex("crowd").expect("a short key");
-    let holder = runtime.block_on(mutex.lock()).expect("it is free");
-    let each = (CROWD / PROCESSES).to_string();
+    let holders: Vec<_> = (0..crowd.keys)
+        .map(|key| runtime.block_on(mutex(&locks, key).lock()).expect("it is free"))
+        .collect();
+    let (each, keys) = ((crowd.waiters / PROCESSES).to_string(), crowd.keys.to_string());
     let mut workers: Vec<_> =
-        (0..PROCESSES).map(|_| Worker::start(&["idle", &server.url(), &each])).collect();
+        (0..PROCESSES).map(|_| Worker::start(&["idle", &server.url(), &each, &keys])).collect();
     workers.iter_mut().for_each(Worker::ready);
     // Those who came last get into step with the others.
     std::thread::sleep(Duration::from_secs(2));
@@ -165,25 +178,30 @@ fn measure_idle(effort: Effort, report: &mut Report) {
     workers.iter_mut().for_each(Worker::go);
     let waiting: f64 =
         workers.into_iter().filter_map(|w| w.output().trim().parse::<f64>().ok()).sum();
-    report.add("idle_waiters", waiting);
+    report.add(format!("idle_waiters{}", crowd.suffix), waiting);
     // A crowd that could not even queue up says nothing about what it costs.
-    let whole = waiting >= 0.99 * CROWD as f64;
-    report.add("idle_waiters_server_core", if whole { share } else { f64::NAN });
+    let whole = waiting >= 0.99 * crowd.waiters as f64;
+    let share = if whole { share } else { f64::NAN };
+    report.add(format!("idle_waiters{}_server_core", crowd.suffix), share);
     runtime.shutdown_background();
     drop(server);
-    std::mem::forget(holder);
+    std::mem::forget(holders);
+}
+
+fn mutex(locks: &Locks, key: usize) -> Mutex {
+    locks.mutex(format!("crowd-{key}")).expect("a short key")
 }
 
 /// One of the processes that wait: prints how many do. Leaving the queue in order tells nothing.
-pub(crate) fn idle(url: &str, waiters: usize) {
+pub(crate) fn idle(url: &str, waiters: usize, keys: usize) {
     let runtime = Flavor::TwoWorkers.runtime();
     let locks = Locks::connect(url).expect("our own URL is valid");
     runtime.block_on(async {
         let time_is_up = Instant::now() + QUEUE_MAX;
         for first in (0..waiters).step_by(AT_ONCE) {
             let more = AT_ONCE.min(waiters - first);
-            for _ in 0..more {
-                let mutex = locks.mutex("crowd").expect("a short key");
+            for waiter in first..first + more {
+                let mutex = mutex(&locks, waiter % keys);
                 tokio::spawn(async move { mutex.lock().await.map(drop) });
             }
             // A server that cannot cope with the heartbeats shows in the figure, not in a failure.

@@ -3,12 +3,14 @@
 //! Everything is measured in interleaved rounds on one machine, so that whatever else that machine
 //! does falls on all contenders alike, and reported as ratios of the same round.
 
+mod ablation;
 mod command;
 mod contender;
 mod crowd;
 mod handover;
 #[cfg(feature = "http")]
 mod http;
+mod kinds;
 mod outage;
 mod place;
 mod proxy;
@@ -29,7 +31,7 @@ use crate::report::Report;
 use crate::round::Effort;
 
 const USAGE: &str = "usage: distlock-bench [--quick] \
-    [--only uncontended,handover,renewal,crowd,sqlite,command,quorum,http]";
+    [--only uncontended,kinds,ablation,handover,renewal,crowd,sqlite,command,quorum,http]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
@@ -37,6 +39,8 @@ type Workload = fn(Effort, &mut Report);
 /// The workloads, by the names that `--only` takes.
 const WORKLOADS: &[(&str, Workload)] = &[
     ("uncontended", uncontended::measure),
+    ("kinds", kinds::measure),
+    ("ablation", ablation::measure),
     ("handover", handover::measure),
     ("renewal", renewal::measure),
     ("crowd", crowd::measure),

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use distlock_testkit::servers::RedisServer;
 
+use crate::worker::Worker;
+
 /// What makes a round trip of a millisecond.
 pub(crate) const HALF_A_MS: Duration = Duration::from_micros(500);
 
@@ -17,7 +19,10 @@ const LATE: Duration = Duration::from_micros(70);
 /// Listens on a free port for as long as the process lives, and returns the URL of the server
 /// behind it.
 pub(crate) fn start(to: &RedisServer, each_way: Duration) -> String {
-    let to_port = to.port();
+    serve(to.port(), each_way)
+}
+
+fn serve(to_port: u16, each_way: Duration) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback can be bound");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     thread::spawn(move || {
@@ -33,6 +38,23 @@ pub(crate) fn start(to: &RedisServer, each_way: Duration) -> String {
         }
     });
     format!("redis://127.0.0.1:{port}/")
+}
+
+/// The same in a process of its own, so that its CPU counts for no contender. The proxy lives as
+/// long as the worker.
+pub(crate) fn start_apart(to: &RedisServer, each_way: Duration) -> (Worker, String) {
+    let micros = each_way.as_micros().to_string();
+    let mut worker = Worker::start(&["proxy", &to.port().to_string(), &micros]);
+    let url = worker.line();
+    (worker, url)
+}
+
+/// The life of such a process.
+pub(crate) fn work(to_port: u16, each_way: Duration) {
+    println!("{}", serve(to_port, each_way));
+    let mut line = String::new();
+    // Reads until the parent closes the pipe.
+    let _ = std::io::stdin().read_line(&mut line);
 }
 
 /// One direction: a thread that reads and notes the time, and one that writes when it has come.

@@ -47,7 +47,7 @@ impl Report {
                 .expect("a string takes all");
         }
         for (metric, bound) in targets::TARGETS {
-            if !self.figures.contains_key(metric) {
+            if !self.figures.contains_key(*metric) {
                 writeln!(table, "| `{metric}` | not measured | {bound} | below |")
                     .expect("a string takes all");
             }

@@ -85,9 +85,11 @@ fn script_call_ms(entry: &redis::Value) -> Option<f64> {
         return None;
     };
     match words.first()? {
-        redis::Value::BulkString(verb) if verb.eq_ignore_ascii_case(b"evalsha") => {
-            Some(*micros as f64 / 1000.0)
-        }
+        redis::Value::BulkString(verb) if is_script_call(verb) => Some(*micros as f64 / 1000.0),
         _ => None,
     }
+}
+
+fn is_script_call(verb: &[u8]) -> bool {
+    [&b"evalsha"[..], b"fcall"].iter().any(|name| verb.eq_ignore_ascii_case(name))
 }

@@ -12,6 +12,7 @@ use crate::proxy::{self, HALF_A_MS};
 use crate::report::Report;
 use crate::round::{Effort, Flavor, cpu_seconds, median};
 use crate::server::{self, CommandStats};
+use crate::worker::Worker;
 
 const TASKS: [usize; 4] = [1, 8, 64, 512];
 
@@ -30,33 +31,40 @@ fn turns(kind: Kind, tasks: usize) -> u32 {
 const REDLOCK_ROUNDS: usize = 2;
 
 /// What was done by contender and number of tasks, one entry a round.
-type Rounds = BTreeMap<(Kind, usize), Vec<Done>>;
+pub(crate) type Rounds = BTreeMap<(Kind, usize), Vec<Done>>;
 
 /// What was done in a while.
 #[derive(Clone, Copy, Default)]
-struct Done {
+pub(crate) struct Done {
     cycles: u32,
     took: Duration,
     /// Seconds of CPU, of the client and of the server.
-    cpu: f64,
+    client_cpu: f64,
+    server_cpu: f64,
 }
 
 impl Done {
     /// Cycles per second.
-    fn rate(self) -> f64 {
+    pub(crate) fn rate(self) -> f64 {
         f64::from(self.cycles) / self.took.as_secs_f64()
     }
 
-    /// Seconds of CPU per cycle.
-    fn cost(self) -> f64 {
-        self.cpu / f64::from(self.cycles)
+    /// Seconds of CPU per cycle, of client and server together.
+    pub(crate) fn cost(self) -> f64 {
+        (self.client_cpu + self.server_cpu) / f64::from(self.cycles)
+    }
+
+    /// Seconds of the server's CPU per cycle.
+    pub(crate) fn server_cost(self) -> f64 {
+        self.server_cpu / f64::from(self.cycles)
     }
 
     fn and(self, other: Self) -> Self {
         Self {
             cycles: self.cycles + other.cycles,
             took: self.took + other.took,
-            cpu: self.cpu + other.cpu,
+            client_cpu: self.client_cpu + other.client_cpu,
+            server_cpu: self.server_cpu + other.server_cpu,
         }
     }
 }
@@ -64,7 +72,7 @@ impl Done {
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
     let mut worst = f64::INFINITY;
     for flavor in [Flavor::TwoWorkers, Flavor::CurrentThread] {
-        let rounds = rounds(effort, flavor, &Kind::ALL, &TASKS, RedisServer::url);
+        let rounds = rounds(effort, flavor, &Kind::ALL, &TASKS, Distance::Loopback);
         for tasks in TASKS {
             let costs = ratio(&rounds, Done::cost, [Kind::Distlock, Kind::Limit], tasks);
             report.add(format!("uncontended_{tasks}_cpu_vs_limit{}", flavor.suffix()), costs);
@@ -83,18 +91,29 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
         if flavor == Flavor::TwoWorkers {
             let ratio = ratio(&rounds, Done::rate, [Kind::Distlock, Kind::Rslock], 64);
             report.add("uncontended_64_vs_rslock", ratio);
+            for tasks in [1, 64] {
+                let kinds = [Kind::Distlock, Kind::Limit];
+                let ratio = self::ratio(&rounds, Done::server_cost, kinds, tasks);
+                report.add(format!("server_us_vs_limit_{tasks}"), ratio);
+            }
         }
     }
     report.add("uncontended_worst_vs_limit", worst);
-    // A server that answers too late to be looked out for.
     let kinds = [Kind::Distlock, Kind::Limit];
-    let url = |server: &RedisServer| proxy::start(server, HALF_A_MS);
-    let far = rounds(effort, Flavor::TwoWorkers, &kinds, &[1], url);
-    report.add("uncontended_1_vs_limit_1ms", ratio(&far, Done::rate, kinds, 1));
+    let far = rounds(effort, Flavor::TwoWorkers, &kinds, &[1, 64], Distance::OneMs);
+    for tasks in [1, 64] {
+        let ratio = ratio(&far, Done::rate, kinds, tasks);
+        report.add(format!("uncontended_{tasks}_vs_limit_1ms"), ratio);
+    }
 }
 
 /// The median over the rounds of one contender's figure by another's of the same round.
-fn ratio(rounds: &Rounds, figure: fn(Done) -> f64, kinds: [Kind; 2], tasks: usize) -> f64 {
+pub(crate) fn ratio(
+    rounds: &Rounds,
+    figure: fn(Done) -> f64,
+    kinds: [Kind; 2],
+    tasks: usize,
+) -> f64 {
     let [one, other] = kinds.map(|kind| rounds[&(kind, tasks)].iter().copied().map(figure));
     let mut ratios: Vec<_> = one.zip(other).map(|(one, other)| one / other).collect();
     median(&mut ratios)
@@ -108,17 +127,60 @@ struct Stage<'a> {
     served: &'a dyn Fn() -> f64,
 }
 
-fn rounds(
+/// How far the server is, as a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Distance {
+    Loopback,
+    FifthOfAMs,
+    OneMs,
+}
+
+impl Distance {
+    pub(crate) const ALL: [Self; 3] = [Self::Loopback, Self::FifthOfAMs, Self::OneMs];
+
+    /// What the names of metrics end with.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Loopback => "",
+            Self::FifthOfAMs => "_0_2ms",
+            Self::OneMs => "_1ms",
+        }
+    }
+
+    /// The URL at which the server is that far away, and what has to live meanwhile.
+    fn url(self, server: &RedisServer) -> (String, Option<Worker>) {
+        let each_way = match self {
+            Self::Loopback => return (server.url(), None),
+            Self::FifthOfAMs => Duration::from_micros(100),
+            Self::OneMs => HALF_A_MS,
+        };
+        let (worker, url) = proxy::start_apart(server, each_way);
+        (url, Some(worker))
+    }
+}
+
+/// Rounds on a server of their own.
+pub(crate) fn rounds(
     effort: Effort,
     flavor: Flavor,
     kinds: &[Kind],
     tasks: &[usize],
-    url: impl FnOnce(&RedisServer) -> String,
+    distance: Distance,
 ) -> Rounds {
-    let server = RedisServer::start();
-    let _placed = place::apart(std::slice::from_ref(&server));
-    let (runtime, served) = (flavor.runtime(), server::cpu_clock(&server));
-    let url = url(&server);
+    rounds_on(&RedisServer::start(), effort, flavor, kinds, tasks, distance)
+}
+
+pub(crate) fn rounds_on(
+    server: &RedisServer,
+    effort: Effort,
+    flavor: Flavor,
+    kinds: &[Kind],
+    tasks: &[usize],
+    distance: Distance,
+) -> Rounds {
+    let _placed = place::apart(std::slice::from_ref(server));
+    let (runtime, served) = (flavor.runtime(), server::cpu_clock(server));
+    let (url, _proxy) = distance.url(server);
     let mut contenders = Vec::new();
     for kind in kinds {
         contenders.push((*kind, runtime.block_on(Contender::connect(*kind, &url))));
@@ -152,7 +214,9 @@ fn one_round(
             if late || turn >= turns(*kind, tasks) {
                 continue;
             }
+            let busy = (*kind == Kind::BusyPolling).then(|| KeepAwake::start(stage.runtime));
             let done = measured(stage, contender, tasks, span / turns(*kind, tasks));
+            drop(busy);
             let sum = sums.entry(*kind).or_default();
             *sum = sum.and(done);
         }
@@ -169,7 +233,7 @@ fn measured(
 ) -> Done {
     // The first cycle pays for connections and for scripts that are not known yet.
     runtime.block_on(cycles(contender.clone(), 0, Instant::now()));
-    let (start, cpu) = (Instant::now(), cpu_seconds() + served());
+    let (start, client, server) = (Instant::now(), cpu_seconds(), served());
     let handles: Vec<_> = (0..tasks)
         .map(|task| runtime.spawn(cycles(contender.clone(), task, start + span)))
         .collect();
@@ -178,7 +242,27 @@ fn measured(
         done += runtime.block_on(handle).expect("no task panics");
     }
     let took = start.elapsed();
-    Done { cycles: done, took, cpu: cpu_seconds() + served() - cpu }
+    let (client_cpu, server_cpu) = (cpu_seconds() - client, served() - server);
+    Done { cycles: done, took, client_cpu, server_cpu }
+}
+
+/// A task that always has something to do, so that the runtime polls its sockets without sleeping.
+struct KeepAwake(tokio::task::JoinHandle<()>);
+
+impl KeepAwake {
+    fn start(runtime: &Runtime) -> Self {
+        Self(runtime.spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        }))
+    }
+}
+
+impl Drop for KeepAwake {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Takes and gives back one key until then, and at least once.

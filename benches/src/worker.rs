@@ -4,9 +4,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use crate::round::Flavor;
-use crate::{crowd, handover, quorum, renewal, sqlite, uncontended};
+use crate::{crowd, handover, proxy, quorum, renewal, sqlite, uncontended};
 
 /// A worker process as its parent sees it. It dies with this value.
 pub(crate) struct Worker {
@@ -32,9 +33,14 @@ impl Worker {
 
     /// Waits until it is ready.
     pub(crate) fn ready(&mut self) {
+        assert_eq!(self.line(), "ready", "a worker failed");
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("the worker lives");
-        assert_eq!(line.trim(), "ready", "a worker failed");
+        line.trim().to_owned()
     }
 
     /// Lets it begin.
@@ -81,7 +87,8 @@ pub(crate) fn run(args: &[String]) {
         }
         ["quorum", contender, cycles] => quorum::work(contender, number(cycles)),
         ["file", url, name, span_ms] => sqlite::work(url, name, number(span_ms)),
-        ["idle", url, waiters] => crowd::idle(url, number(waiters)),
+        ["idle", url, waiters, keys] => crowd::idle(url, number(waiters), number(keys)),
+        ["proxy", port, micros] => proxy::work(number(port), Duration::from_micros(number(micros))),
         _ => panic!("unknown work: {args:?}"),
     }
 }

@@ -19,7 +19,8 @@ const LIFE: Duration = ms(60_000);
 /// A crowd of claims made from `ask`, spread over a few clients that never say anything again.
 async fn crowd(server: &RedisServer, ask: &Ask) {
     let each = (0..CLIENTS).map(|_| {
-        let client = Redis::open(&format!("{}?response_timeout_ms=30000", server.url())).unwrap();
+        let patience = "response_timeout_ms=30000&connect_timeout_ms=30000";
+        let client = Redis::open(&format!("{}?{patience}", server.url())).unwrap();
         let (client, ask) = (Arc::new(client), ask.clone());
         tokio::spawn(async move {
             for _ in 0..CROWD / CLIENTS / 250 {
