@@ -232,7 +232,7 @@ impl Lock {
         }
     }
 
-    /// Gives it back. False if nobody knows whether that worked, which does not count as done.
+    /// Gives it back. False if it is unknown whether that worked, which does not count as done.
     pub(crate) async fn release(&mut self, held: Held) -> bool {
         match (self, held) {
             (Self::Limit { connection, hash, key }, Held::Token(token)) => {

@@ -61,7 +61,7 @@ fn measure_grants(effort: Effort, report: &mut Report) {
     report.add("grant_cost_1k_vs_10", medians[1] / medians[0]);
     report.add("grant_cost_100k_vs_10", medians[2] / medians[0]);
     runtime.shutdown_background();
-    // Whoever still waits has a clean-up that would be sent: the server goes first.
+    // A client that still waits has a clean-up that would be sent: the server goes first.
     drop(server);
     std::mem::forget(lines);
 }
@@ -120,7 +120,7 @@ impl Line {
             let stretch = self.size.min(STRETCH_MAX);
             self.pace.left.store(stretch, Ordering::SeqCst);
             let before = CommandStats::read(server);
-            let holder = self.holder.take().expect("somebody holds");
+            let holder = self.holder.take().expect("a client holds");
             let last = runtime.block_on(async {
                 holder.release().await.expect("the server answers");
                 self.last.recv().await
@@ -141,7 +141,7 @@ async fn wait_and_pass_on(mutex: Mutex, pace: Arc<Pace>) {
     if pace.left.fetch_sub(1, Ordering::SeqCst) > 1 {
         guard.release().await.expect("the server answers");
     } else {
-        // Nobody listens once the bench is over.
+        // No client listens once the bench is over.
         let _ = pace.last.send(guard);
     }
 }

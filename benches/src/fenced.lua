@@ -1,4 +1,4 @@
--- The least that a lock with a fence and a queue can be: nobody holds and nobody waits, a number
+-- The least that a lock with a fence and a queue can be: no holder and no waiter, a number
 -- that always grows, and the hold itself.
 --
 -- KEYS  main, counter. ARGV  claim id, ttl in ms.

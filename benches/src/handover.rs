@@ -174,7 +174,7 @@ impl Bench {
 async fn warm(kind: Kind, url: &str) -> Contender {
     let contender = Contender::connect(kind, url).await;
     let mut lock = contender.lock("warm");
-    let held = lock.acquire().await.expect("nobody else wants it");
+    let held = lock.acquire().await.expect("no other task wants it");
     lock.release(held).await;
     contender
 }

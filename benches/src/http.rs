@@ -49,7 +49,7 @@ pub(crate) fn measure(effort: Effort, report: &mut Report) {
         let [by_hand, service, silent] = rates;
         usual.push(service / by_hand);
         without_journal.push(silent / by_hand);
-        // Whoever goes first one round goes last in the next.
+        // The order alternates from round to round.
         contenders.rotate_left(1);
     }
     report.add("http_lease_vs_handwritten", median(&mut usual));

@@ -1,6 +1,6 @@
 //! Client and server on a core each.
 //!
-//! Left to the kernel, the two share a core at one moment and not at the next. Waking somebody on
+//! Left to the kernel, the two share a core at one moment and not at the next. Waking a client on
 //! another core takes several times as long as a call does, so by chance alone one contender
 //! would be three times as fast as another.
 

@@ -61,7 +61,7 @@ fn times(effort: Effort, flavor: Flavor) -> BTreeMap<Kind, Vec<f64>> {
         for (kind, client) in &mut clients {
             times.entry(*kind).or_default().push(time(&runtime, client, effort.span));
         }
-        // Whoever goes first one round goes last in the next.
+        // The order alternates from round to round.
         clients.rotate_left(1);
     }
     times

@@ -1,4 +1,4 @@
-//! The figures that the README shows, between two marks, so that nobody copies them by hand.
+//! The figures that the README shows, between two marks, so that they are never copied by hand.
 
 use std::io;
 use std::path::Path;

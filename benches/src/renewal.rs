@@ -24,8 +24,8 @@ const ROUNDS: usize = 3;
 const AT_ONCE: usize = 100;
 
 pub(crate) fn measure(effort: Effort, report: &mut Report) {
-    // What a call takes is measured while nobody else is there, and what the two cost at one and
-    // the same time: a machine that is not alone is faster at one moment than at the next.
+    // What a call takes is measured while no other client is there, and what the two cost at one
+    // and the same time: a machine that is not alone is faster at one moment than at the next.
     let alone = RedisServer::start();
     let placed = place::apart(std::slice::from_ref(&alone));
     let ours = Holding::start(&alone, "distlock", effort);

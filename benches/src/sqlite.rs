@@ -24,7 +24,7 @@ fn url(folder: &TempFolder) -> String {
     format!("sqlite:{}", folder.path().join("locks.db").display())
 }
 
-/// Acquire and release with nobody in the way, by one task.
+/// Acquire and release with no contention, by one task.
 fn uncontended(span: Duration) -> f64 {
     let (folder, runtime) = (TempFolder::new(), Flavor::TwoWorkers.runtime());
     let locks = Locks::connect(&url(&folder)).expect("our own URL is valid");

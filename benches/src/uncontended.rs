@@ -1,4 +1,4 @@
-//! Acquire and release with nobody in the way: as many keys as tasks.
+//! Acquire and release with no contention: as many keys as tasks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -193,7 +193,7 @@ pub(crate) fn rounds_on(
                 rounds.entry((kind, tasks)).or_default().push(done);
             }
         }
-        // Whoever goes first one round goes last in the next.
+        // The order alternates from round to round.
         contenders.rotate_left(1);
     }
     rounds

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{cmd, exit, out, shell, span};
 
-/// The store if nobody names one: a file of this user's, so that nothing has to be installed.
+/// The store if none is named: a file of this user's, so that nothing has to be installed.
 pub(crate) const BACKEND_DEFAULT: &str = "sqlite:";
 
 /// Distributed locks for commands: flock(1), but across machines.
@@ -50,9 +50,9 @@ pub(crate) enum Command {
     Watch(cmd::watch::WatchArgs),
     /// Show who held a key, who waited for it, and how it ended
     History(cmd::history::HistoryArgs),
-    /// Release somebody else's hold, if it is still the one that was seen
+    /// Release another client's hold, if it is still the one that was seen
     Break(cmd::break_::BreakArgs),
-    /// Examine a store, and say what to mend
+    /// Examine a store, and suggest fixes
     Doctor(cmd::doctor::DoctorArgs),
     /// Serve locks over HTTP
     Serve(Box<cmd::serve::ServeArgs>),
@@ -112,7 +112,7 @@ pub(crate) struct LeaseArgs {
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
 
-    /// After a lost (not released) lease nobody enters for this long
+    /// After a lost (not released) lease, keep the key closed for this long
     #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "0")]
     pub(crate) lock_delay: Duration,
 

@@ -165,7 +165,7 @@ impl Child {
 
     /// Passes a signal on, to the command's group if it has one of its own.
     pub(crate) fn forward(&self, signal: Signal) {
-        // Whoever has gone needs no signal.
+        // A process that has ended needs no signal.
         let _ = if self.leads {
             kill_process_group(self.pid, signal)
         } else {
@@ -228,7 +228,7 @@ fn unexpected(what: &str) -> Failure {
     Failure::new(exit::INTERNAL, message)
 }
 
-/// True if somebody sits before us: then the command must stay in the group that the terminal
+/// True if a person uses the terminal: then the command must stay in the group that the terminal
 /// knows, to read from it and to hear its signals.
 pub(crate) fn on_terminal() -> bool {
     stdin().is_terminal() || stdout().is_terminal() || stderr().is_terminal()

@@ -23,7 +23,7 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command is not there.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The code of somebody who was ended by a signal.
+/// The code of a process that a signal has ended.
 pub(crate) fn of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(INTERNAL)
 }
@@ -43,7 +43,7 @@ impl Failure {
         Self { code, message: Some(message.into()), is_of_store: false }
     }
 
-    /// A failure that has been told already, or that nobody wants to hear of.
+    /// A failure that has been told already, or that must stay silent.
     pub(crate) fn silent(code: u8) -> Self {
         Self { code, message: None, is_of_store: false }
     }

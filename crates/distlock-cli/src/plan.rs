@@ -61,7 +61,7 @@ impl RunPlan {
         })
     }
 
-    /// The plan of an `elect`: a run for ever, of whoever leads.
+    /// The plan of an `elect`: a run for ever, repeated by the leader.
     pub(crate) fn for_elect(args: elect::ElectArgs) -> Result<Self, Failure> {
         let elect::ElectArgs { store, leasing, guarding, talking, work } = args;
         check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;

@@ -46,7 +46,7 @@ pub(crate) enum RunOutcome {
     Lost,
     /// The command ran for as long as it may.
     MaxHold,
-    /// Somebody else has the lock.
+    /// Another client has the lock.
     NotAcquired,
     /// A signal came while it waited.
     Interrupted,

@@ -108,7 +108,7 @@ async fn attempt_on(
     Ok(done)
 }
 
-/// Says when a renewal fails: there is still time to mend what is broken.
+/// Says when a renewal fails: there is still time to repair the store.
 fn warn_of_risk(locks: &Locks, told: ProgressEvents<'_>) {
     let style = if told.spec.talking.quiet { ProgressStyle::Silent } else { told.style };
     locks.on_event(move |event| {

@@ -20,7 +20,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over the signals. Those that whoever started us wants ignored, such as HUP under
+    /// Takes over the signals. Those that the parent process wants ignored, such as HUP under
     /// nohup, stay ignored, also in the command.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();

@@ -1,8 +1,8 @@
 //! When the command must be told to stop, and when it must be dead: pure decisions.
 //!
 //! The rule: KILL comes `STOP_MARGIN` before the lease can end, and TERM `kill_after` before that,
-//! so that nobody else can enter while the command still runs. A lease that is over already leaves
-//! no time for courtesies.
+//! so that no other client can enter while the command still runs. A lease that is over already
+//! leaves no time for courtesies.
 
 use std::time::Duration;
 

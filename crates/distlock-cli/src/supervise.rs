@@ -21,7 +21,7 @@ use crate::stop::{StopAction, StopCause, StopPlan};
 use crate::take::HeldLock;
 
 /// Signals closer together than this are one, sent by two hands: a shell signals the whole job,
-/// and whoever runs us passes it on once more.
+/// and the parent process forwards it once more.
 const SAME: Duration = Duration::from_millis(50);
 
 /// On a terminal, interrupts further apart than this are each meant for the command alone.
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
                 biased;
                 ended = self.child.wait() => {
                     if ended.is_err() {
-                        // Nobody can tell whether it runs, so it must not: the lock goes next.
+                        // It is unknown whether it runs, so it must not: the lock goes next.
                         self.child.signal_all(Signal::KILL);
                     }
                     return ended;

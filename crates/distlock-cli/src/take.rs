@@ -26,7 +26,7 @@ pub(crate) const LEAVE_AT_ONCE_MAX: Duration = Duration::from_millis(250);
 pub(crate) enum HeldLock {
     /// Of the usual kind.
     Plain(Guard),
-    /// Whoever knows the secret may enter again.
+    /// A client that knows the secret may enter again.
     Reentrant(ReentrantGuard, ReentryId),
 }
 
@@ -50,7 +50,7 @@ impl HeldLock {
         }
     }
 
-    /// Hands it over as plain data; nobody renews it any more.
+    /// Hands it over as plain data; no client renews it any more.
     pub(crate) fn into_lease(self) -> Lease {
         match self {
             Self::Plain(guard) => guard.into_lease(),
@@ -70,11 +70,11 @@ impl HeldLock {
 /// Why the lock was not got.
 #[derive(Debug)]
 pub(crate) enum NotAcquired {
-    /// Somebody else has it.
+    /// Another client has it.
     Busy(Failure),
     /// A signal came first.
     Interrupted(Signal),
-    /// It could not be asked for, or nobody answered.
+    /// It could not be asked for, or the store did not answer.
     Failed(Failure),
 }
 

@@ -1,7 +1,7 @@
 //! A lease in the hands of a script: in a file that only its owner can read, or in the environment.
 //!
-//! Whoever has the lease id can renew and release the lease, so it never stands on a command line,
-//! where every user of the machine could read it.
+//! The client that has the lease id can renew and release the lease, so it never stands on a
+//! command line, where every user of the machine could read it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -62,7 +62,7 @@ pub struct Holder {
     /// How much there is in all, as its own ask said; none if the store did not say. A
     /// [snapshot](crate::Snapshot) of a hold that was made by distlock always has it.
     pub capacity: Option<u32>,
-    /// True if it shares with nobody.
+    /// True if it shares with no other claim.
     pub exclusive: bool,
     /// The group of a shared holder.
     pub group: Option<Label>,

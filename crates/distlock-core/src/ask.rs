@@ -18,7 +18,7 @@ pub const TTL_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// Every lock kind is a pair of numbers: a mutex asks for 1 of 1, a reader for 1 of
 /// [`CAPACITY_MAX`], a writer for all of it, a semaphore for n of N. An ask for the whole capacity
-/// is *exclusive*: it shares with nobody, whatever capacity others believe in.
+/// is *exclusive*: it shares with no other claim, whatever capacity others believe in.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Who asks for what. The same claim asked again gets the same answer.
@@ -72,7 +72,7 @@ impl Ask {
         }
     }
 
-    /// True if the ask shares with nobody.
+    /// True if the ask shares with no other claim.
     pub fn is_exclusive(&self) -> bool {
         self.weight == self.capacity
     }
@@ -130,7 +130,7 @@ pub struct Wait {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Order {
-    /// First come, first served, whoever they are.
+    /// First come, first served, readers and writers alike.
     #[default]
     Fifo,
     /// No reader enters while a writer holds or waits. A steady stream of writers starves readers.
@@ -207,7 +207,7 @@ pub enum Target {
         /// The call that is over.
         attempt: AttemptId,
     },
-    /// An operator's break: whoever holds `key`, if its fence is still `fence`.
+    /// An operator's break: the holder of `key`, if its fence is still `fence`.
     Fence {
         /// The key to free.
         key: Key,

@@ -32,8 +32,8 @@ pub type Streaming<'a, T> = Pin<Box<dyn Stream<Item = T> + Send + 'a>>;
 ///   may not have executed the call; the caller then releases the claim with
 ///   [`ReleaseOptions::bury`] set, and a claim buried so can never be granted, however late its
 ///   acquire arrives.
-/// - **Three outcomes.** Busy and gone are answers. A fault means that nobody can tell, and says
-///   whether trying again can help.
+/// - **Three outcomes.** Busy and gone are answers. A fault means that the outcome is unknown, and
+///   says whether trying again can help.
 /// - **Declared.** What [`capabilities`](Self::capabilities) does not declare is refused with
 ///   [`Fault::unsupported`], never approximated.
 /// - **Discreet.** Claim ids appear in no snapshot, log or error.
@@ -54,7 +54,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     fn renew<'a>(&'a self, batch: &'a [Renewal])
     -> Streaming<'a, (usize, Result<Standing, Fault>)>;
 
-    /// Gives up a claim, held or waiting, and admits whoever is next in the same step.
+    /// Gives up a claim, held or waiting, and admits the next waiter in the same step.
     fn release<'a>(
         &'a self,
         target: &'a Target,
@@ -186,7 +186,7 @@ pub enum Push {
         /// The fencing token.
         fence: u64,
     },
-    /// Messages may have been lost: whoever waits should ask where it stands.
+    /// Messages may have been lost: a client that waits should ask where it stands.
     Interrupted,
     /// Something may have happened to a claim: ask the store where it stands. Nothing else follows
     /// from it, so it may come from anywhere.
@@ -194,8 +194,8 @@ pub enum Push {
         /// The claim.
         id: ClaimId,
     },
-    /// An operator broke a held claim. Goes to the client that asked for it; whoever keeps the
-    /// claim alive since finds out at the next renewal.
+    /// An operator broke a held claim. Goes to the client that asked for it; a client that keeps
+    /// the claim alive since finds out at the next renewal.
     Broken {
         /// The claim.
         id: ClaimId,

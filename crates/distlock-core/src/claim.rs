@@ -31,8 +31,8 @@ macro_rules! secret_id {
                 Ok(Self(bytes))
             }
 
-            /// An id with the given bytes. They must be unguessable: whoever knows a claim id can
-            /// renew and release the claim.
+            /// An id with the given bytes. They must be unguessable: a client that knows a claim id
+            /// can renew and release the claim.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
@@ -65,7 +65,7 @@ macro_rules! secret_id {
             type Err = Invalid;
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
-                // The refused text is not repeated: it may be most of somebody's secret.
+                // The refused text is not repeated: it may be most of a secret.
                 let refuse = || Invalid::new($what, "(hidden)", "must be 32 hexadecimal digits");
                 if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
                     return Err(refuse());

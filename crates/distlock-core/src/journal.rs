@@ -18,7 +18,7 @@ pub const JOURNAL_PAGE_MAX: usize = 1000;
 /// - **Ordered.** Entries have the order in which they were appended. A batch is appended in its
 ///   order and as a whole, or not at all as far as anybody can tell.
 /// - **At least once.** A batch whose append failed with a fault may be there all the same; the
-///   writer repeats it. Whoever needs every note once goes by [`Note::acquisition`] and what
+///   writer repeats it. A client that needs every note once goes by [`Note::acquisition`] and what
 ///   happened.
 /// - **Bounded.** The oldest entries go when there are more than the retention says, or when they
 ///   are older. A store may keep a few more than that for a while, never fewer.

@@ -75,7 +75,7 @@ impl Mode {
         Self::of_shape(ask.weight, ask.capacity)
     }
 
-    /// The mode of somebody who takes so much of so much.
+    /// The mode of a claim of this weight out of this capacity.
     pub fn of_shape(weight: u32, capacity: u32) -> Self {
         match capacity {
             1 => Self::Exclusive,
@@ -122,7 +122,7 @@ impl fmt::Display for Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoteEvent {
-    /// It was not free, and somebody began to wait for it. Comes again for the same visit if a
+    /// It was not free, and a client began to wait for it. Comes again for the same visit if a
     /// place in the queue was lost.
     Queued {
         /// How many were ahead.
@@ -145,9 +145,9 @@ pub enum NoteEvent {
         /// How much of the lease was left.
         remaining: Duration,
     },
-    /// The lock was let go of.
+    /// The lock was released.
     Released {
-        /// How long it was held, if whoever released it knows.
+        /// How long it was held, if the client that released it knows.
         held: Option<Duration>,
     },
     /// The lock was lost.

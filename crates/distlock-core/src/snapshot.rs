@@ -25,13 +25,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// A key that nobody holds or waits for.
+    /// A key that no client holds or waits for.
     pub fn free(key: Key) -> Self {
         let (holders, waiters) = (Vec::new(), Vec::new());
         Self { key, order: None, holders, holders_total: 0, waiters, waiters_total: 0 }
     }
 
-    /// True if nobody holds and nobody waits.
+    /// True if no client holds and no client waits.
     pub fn is_free(&self) -> bool {
         self.holders_total == 0 && self.waiters_total == 0
     }
@@ -46,7 +46,7 @@ pub struct Waiter {
     pub reason: Option<Label>,
     /// How much it asks for.
     pub weight: u32,
-    /// True if it wants to share with nobody.
+    /// True if it wants to share with no other claim.
     pub exclusive: bool,
     /// The group of a shared waiter.
     pub group: Option<Label>,

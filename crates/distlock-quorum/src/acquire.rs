@@ -86,7 +86,7 @@ impl QuorumInner {
         let mut known = ClaimState::new(ask.ttl);
         known.unasked = unasked;
         if let Some(before) = before {
-            // Nobody has waited for what is under way at a node that was left alone.
+            // No call has waited for what is under way at a node that was left alone.
             known.unasked = NodeSet::NONE;
             known.doubtful = before.doubtful;
             let still = before.late.iter().filter(|(node, _)| unasked.has(*node));
@@ -129,8 +129,8 @@ impl QuorumInner {
     }
 
     /// Makes the largest of these fences the fence of the whole: those that have a smaller one are
-    /// told of it while they still hold the claim. Whoever comes later asks a majority, too, and so
-    /// at least one node that has seen it.
+    /// told of it while they still hold the claim. A client that comes later asks a majority, too,
+    /// and so at least one node that has seen it.
     pub(super) async fn agree(
         self: &Arc<Self>,
         claim: &Claim,
@@ -193,7 +193,7 @@ impl QuorumInner {
         Err(no_quorum("agree on a fence", self.size, fences.0.len(), &faults, &self.names))
     }
 
-    /// Sees to it that calls which nobody waits for any more come to their end.
+    /// Sees to it that calls which no caller waits for any more come to their end.
     pub(super) fn hand_over<T: Send + 'static>(
         self: &Arc<Self>,
         id: ClaimId,
@@ -207,7 +207,7 @@ impl QuorumInner {
         }
     }
 
-    /// Makes a call one that nobody waits for: what others may wait for, and what the sweeper has
+    /// Detaches a call from its caller: what others may wait for, and what the sweeper has
     /// to see through. A release that comes to nothing is repeated.
     pub(super) fn late<T: Send + 'static>(
         self: &Arc<Self>,

@@ -16,7 +16,7 @@ use distlock_core::sync::lock;
 /// How many claims are looked through at once for those that are over.
 const TIDY_MIN: usize = 1024;
 
-/// A call that was not waited for. True if it was answered, false if nobody knows what became of
+/// A call that was not waited for. True if it was answered, false if it is unknown what became of
 /// it.
 pub(super) type LateAnswer = Shared<Pin<Box<dyn Future<Output = bool> + Send>>>;
 
@@ -81,7 +81,7 @@ impl ClaimState {
 }
 
 impl Claims {
-    /// Takes out what is known. Whoever does so puts back what it makes of it.
+    /// Takes out what is known. A client that does so puts back what it makes of it.
     pub(super) fn take(&self, id: &ClaimId) -> Option<ClaimState> {
         lock(&self.0).known.remove(id)
     }

@@ -1,8 +1,8 @@
 //! The journal of a quorum: written to all nodes as far as they can be reached, read from one.
 //!
-//! Every node has an order and ids of its own, so whoever reads on stays with the node that gave
-//! out the id. If that one does not answer, reading goes on at the end of another, and says that
-//! entries may be missing.
+//! Every node has an order and ids of its own, so the client that reads on stays with the node that
+//! gave out the id. If that one does not answer, reading goes on at the end of another, and says
+//! that entries may be missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The one task of a quorum: sees through what nobody waits for.
+//! The one task of a quorum: sees through calls without a waiting caller.
 //!
 //! A call of the quorum ends as soon as its outcome is decided, and the nodes that have not
 //! answered by then are not waited for. Their calls must not be dropped, though: a connection that
@@ -33,7 +33,7 @@ const LATE_CALLS_MAX: usize = 4096;
 /// How long a late call is left alone before the task looks whether it was answered.
 const PARKED_FOR: Duration = Duration::from_millis(5);
 
-/// What nobody waits for.
+/// Work without a waiting caller.
 pub(super) enum LateWork {
     Late(LateCall),
     Repeat(Repeating),
@@ -51,7 +51,7 @@ pub(super) struct LateCall {
 }
 
 impl Drop for LateCall {
-    /// Answered or not, nobody waits for it from now on. If its runtime has ended, nobody may: its
+    /// Answered or not, no caller waits for it from now on. If its runtime has ended, none may: its
     /// timers have ended with that.
     fn drop(&mut self) {
         let Some(quorum) = self.quorum.upgrade() else { return };

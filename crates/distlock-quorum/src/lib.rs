@@ -50,7 +50,7 @@ const NODES_MIN: usize = 3;
 /// The largest quorum. More nodes cost more and make nothing safer.
 const NODES_MAX: usize = 31;
 
-/// How long an ask that nobody waits for any more can still arrive at a node.
+/// How long an ask that no caller waits for any more can still arrive at a node.
 const BURY_FOR: Duration = Duration::from_secs(60);
 
 /// The shortest time that a node is given to answer, however short the ttl.

@@ -1,7 +1,7 @@
 //! Whether a node can be heard: one that cannot is left alone, unless the others do not suffice.
 //!
 //! A call that is decided by a majority does not wait for the rest, but it would still send to
-//! them, dial them, and leave somebody behind to listen. For a node that is known to be silent that
+//! them, dial them, and leave a task behind to listen. For a node that is known to be silent that
 //! is done once in a while, to find out whether it is back, and not with every call.
 
 use std::sync::Mutex;
@@ -70,7 +70,7 @@ impl Liveness {
         lock(&self.state).silence.is_some()
     }
 
-    /// True if it is to be left alone. Now and then somebody is told otherwise and asks it, so that
+    /// True if it is to be left alone. Now and then a client is told otherwise and asks it, so that
     /// it is noticed when it is back.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         let mut state = lock(&self.state);

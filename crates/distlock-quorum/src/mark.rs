@@ -190,7 +190,7 @@ pub(super) async fn look(node: &dyn Backend) -> Result<NodeLook, Fault> {
     }
     let mark = member.holders.first().and_then(|held| Some((Mark::read(held)?, held.fence)));
     if mark.is_none() && !member.is_free() {
-        let why = format!("the key {MEMBER:?} is held by somebody who is no quorum");
+        let why = format!("the key {MEMBER:?} is held by a client that is not a quorum");
         return Err(Fault::permanent("look at the node", why));
     }
     let abstains = |holder: &Holder| holder.expires_in.unwrap_or(TTL_MAX);
@@ -220,7 +220,7 @@ pub(super) async fn quarantine(
     let incarnation = digest(&[&health.incarnation]);
     let claim = self::claim(FORGOT, &[&charter.digest(), &health.incarnation])?;
     let forgot = ask(claim, &incarnation, TTL_MAX, None)?;
-    // In this sequence: whoever sees that it forgot sees also that it abstains.
+    // In this sequence: the client that sees that it forgot sees also that it abstains.
     taken(node.acquire(&abstains).await?)?;
     taken(node.acquire(&forgot).await?)
 }

@@ -1,7 +1,7 @@
 //! Who votes: founding a quorum, looking at nodes that were reached anew, and what becomes of those
 //! that lost their memory.
 //!
-//! A node that forgot its leases could grant again what somebody holds, and one that forgot its
+//! A node that forgot its leases could grant again what a client holds, and one that forgot its
 //! counters could mint a fence again. So a node is looked at whenever it was reached anew, before
 //! any vote of it counts. One that restarted abstains until every lease it can have granted is
 //! over, and mints above everything that a majority of the others knows of. Nodes are looked at
@@ -78,7 +78,7 @@ impl QuorumInner {
         }
         let first = looks.iter().all(|look| look.as_ref().is_ok_and(|look| look.mark.is_none()));
         if first {
-            // Every node is told before any of them becomes a member, so that whoever comes
+            // Every node is told before any of them becomes a member, so that the client that comes
             // meanwhile does not take the rest for nodes that have forgotten.
             for founded in join_all(self.nodes.iter().map(|node| {
                 let found = mark::found(&*node.backend, &self.charter);
@@ -119,7 +119,7 @@ impl QuorumInner {
         join_all(self.nodes.iter().map(|node| self.in_time(mark::look(&*node.backend)))).await
     }
 
-    /// Nodes are not looked at in the same moment: one may have been seen before somebody founded
+    /// Nodes are not looked at in the same moment: one may have been seen before a client founded
     /// the quorum and another after it. Founding is written on every node before any is marked, so
     /// a second look at those without a mark tells new ones from those that have forgotten.
     async fn look_again(&self, looks: &mut [Result<NodeLook, Fault>]) {
@@ -135,7 +135,7 @@ impl QuorumInner {
         join_all(again).await;
     }
 
-    /// Why nobody can tell whether this is a new quorum or one whose nodes have forgotten, if so.
+    /// Why it is unknown whether this is a new quorum or one whose nodes have forgotten, if so.
     fn doubt(&self, looks: &[Result<NodeLook, Fault>]) -> Option<Fault> {
         let silent = |(index, look): (usize, &Result<NodeLook, Fault>)| {
             Some((index, look.as_ref().err()?.clone()))
@@ -213,7 +213,7 @@ impl QuorumInner {
                 self.replace(store, old, &mark).await?;
                 (mark, 0)
             }
-            // After the quarantine and not before: until then somebody may be given a fence that
+            // After the quarantine and not before: until then a client may be given a fence that
             // rests on a vote from before.
             (NodeAction::Reseed, _) => {
                 let known = self.known_fences(index, looks).await;
@@ -344,8 +344,8 @@ impl QuorumInner {
     }
 
     /// Sees to it that a majority knows that fences of this size are given out, before one is.
-    /// Costs nothing for most: whoever knows of one knows of the next ten minutes, and a counter
-    /// that all keys of a node share knows of all.
+    /// Costs nothing for most: a client that knows of one knows of the next ten minutes, and a
+    /// counter that all keys of a node share knows of all.
     pub(super) async fn tell_of(self: &Arc<Self>, fence: u64) -> Result<(), Fault> {
         if self.has_told(fence) {
             return Ok(());

@@ -1,10 +1,10 @@
 //! Releases that a node has not heard: repeated there until it has.
 //!
 //! A release is over for its caller when a majority has acknowledged it. On a node that was out of
-//! reach the claim would stay until its lease ends, and whoever comes next would be one vote short.
-//! So the release is repeated there, one at a time and with growing pauses, until it is heard or
-//! the lease has ended by itself. Whoever asks under the same claim again ends the repetition: the
-//! release must not take away what was asked for after it.
+//! reach the claim would stay until its lease ends, and the next client would be one vote short. So
+//! the release is repeated there, one at a time and with growing pauses, until it is heard or the
+//! lease has ended by itself. A client that asks under the same claim again ends the repetition:
+//! the release must not take away what was asked for after it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,14 +51,14 @@ pub(super) struct PendingReleases {
     state: Mutex<PendingState>,
     /// There are any: quicker to ask than the lock.
     any: AtomicBool,
-    /// The node is back, or somebody is in a hurry.
+    /// The node is back, or a drain waits.
     hurry: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct PendingState {
     releases: VecDeque<PendingRelease>,
-    /// Somebody repeats them.
+    /// A task repeats them.
     repeating: bool,
 }
 
@@ -70,7 +70,7 @@ impl PendingReleases {
         }
     }
 
-    /// Remembers a release. True if nobody repeats them yet.
+    /// Remembers a release. True if no task repeats them yet.
     fn add(&self, release: PendingRelease) -> bool {
         let mut state = lock(&self.state);
         state.releases.retain(|known| known.target != release.target);
@@ -82,7 +82,7 @@ impl PendingReleases {
         !std::mem::replace(&mut state.repeating, true)
     }
 
-    /// True if there are any that nobody repeats: whoever did it has ended with its runtime.
+    /// True if there are any that no task repeats: the task that did it has ended with its runtime.
     fn is_orphaned(&self) -> bool {
         let mut state = lock(&self.state);
         let orphaned = !state.releases.is_empty() && !state.repeating;
@@ -149,7 +149,7 @@ impl Repeating {
                 continue;
             }
             let hurry = Arc::clone(&unheard.hurry);
-            // Whoever waits here does not keep the quorum alive.
+            // A task that waits here does not keep the quorum alive.
             drop(quorum);
             let _ = timeout(pause, hurry.notified()).await;
             pause = (pause * 2).min(REPEAT_PAUSE_MAX);
@@ -179,8 +179,8 @@ impl QuorumInner {
         }
     }
 
-    /// Sends a release once more, unless its claim was asked for again. Whoever asks for it at this
-    /// node from now on waits for the release.
+    /// Sends a release once more, unless its claim was asked for again. A client that asks for it
+    /// at this node from now on waits for the release.
     fn begin_again(
         self: &Arc<Self>,
         node: usize,
@@ -200,7 +200,7 @@ impl QuorumInner {
         }
     }
 
-    /// Waits until nothing is under way that nobody waits for, as long as a node may take.
+    /// Waits until no detached work is under way, as long as a node may take.
     pub(super) async fn drain(self: &Arc<Self>) -> Result<(), Fault> {
         for (index, node) in self.nodes.iter().enumerate() {
             node.unheard.hurry();

@@ -181,7 +181,7 @@ impl<'a> ReleaseRound<'a> {
         for (index, call) in late {
             let (call, late) = self.inner.late(index, claim, Some(self.unheard(index)), call);
             known.late.push((index, call));
-            // It goes out when the ask before it was answered: somebody has to wait for that.
+            // It goes out when the ask before it was answered: a task has to wait for that.
             let waits = self.late_at(index).is_some_and(|ask| ask.peek().is_none());
             if waits { self.inner.late_calls.take(late) } else { self.inner.late_calls.park(late) }
         }

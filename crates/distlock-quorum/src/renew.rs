@@ -131,7 +131,7 @@ impl QuorumInner {
     }
 
     /// Gives a claim back to a node that lost it, while a majority still has it. It does not count
-    /// for this renewal: the node may have granted somebody else meanwhile.
+    /// for this renewal: the node may have granted another client meanwhile.
     async fn heal(self: &Arc<Self>, node: usize, claim: &Claim, ask: Ask) {
         let known = self.claims.change(&claim.id, |known| {
             known.doubtful.add(node);

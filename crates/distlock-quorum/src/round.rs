@@ -18,7 +18,7 @@ pub(super) const RESERVE_AFTER: Duration = Duration::from_millis(50);
 /// answers of most nodes have all but decided does not wait longer for nodes that may hang.
 pub(super) const ALL_BUT_DECIDED: Duration = Duration::from_millis(100);
 
-/// A call to one node that belongs to nobody, so that it can outlive the round.
+/// A call to one node that no caller owns, so that it can outlive the round.
 pub(super) type NodeCall<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
 
 /// The calls of a question that have not been answered yet. They are polled side by side by the
@@ -33,7 +33,7 @@ pub(super) struct Round<T, B> {
 }
 
 impl<T, B: FnMut(usize) -> NodeCall<T>> Round<T, B> {
-    /// Asks these nodes, and those in reserve when somebody still wants to hear more after all the
+    /// Asks these nodes, and those in reserve when the caller still needs answers after all the
     /// others have answered, or after a moment.
     pub(super) fn new(nodes: NodeSet, reserve: NodeSet, mut begin: B) -> Self {
         let mut calls = Vec::with_capacity(nodes.len());

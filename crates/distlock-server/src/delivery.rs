@@ -4,9 +4,10 @@
 //! dropped: the library leaves the queue. Before the answer is written, its end of the connection
 //! is closed already, which is seen right before the write. After the write, its system answers
 //! with a reset, because data came for a socket that is closed or died with data unread; a client
-//! that has read everything closes without one. So a reset soon after the answer means that nobody
-//! has the lease, and a plain end means that somebody has. Proxies reset connections whose answers
-//! they have read and passed on: behind one a reset says nothing, and the lease is left to its ttl.
+//! that has read everything closes without one. So a reset soon after the answer means that no
+//! client has the lease, and a plain end means that a client has. Proxies reset connections whose
+//! answers they have read and passed on: behind one a reset says nothing, and the lease is left to
+//! its ttl.
 
 use std::io;
 use std::sync::Mutex;
@@ -32,7 +33,7 @@ const SOCKET_POLL_EVERY: Duration = Duration::from_millis(10);
 /// How often a release that failed is repeated. After that the lease ends by itself.
 const UNDO_ATTEMPTS_MAX: u32 = 3;
 
-/// A lease that nobody has unless the answer arrives.
+/// A lease that no client has unless the answer arrives.
 #[derive(Debug)]
 pub(crate) struct Undo {
     leases: Leases,

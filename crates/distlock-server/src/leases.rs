@@ -213,7 +213,7 @@ impl LeaseSpec {
 pub(crate) fn lease_id(text: &str) -> Result<ClaimId, Problem> {
     let id: ClaimId =
         text.parse().map_err(|_| Problem::invalid("a lease id is 32 hexadecimal digits"))?;
-    // Not chance, but somebody's idea of a default.
+    // Not random: a default of some client.
     if id.as_bytes().iter().all(|byte| *byte == id.as_bytes()[0]) {
         return Err(Problem::invalid("a lease id must be drawn at random"));
     }

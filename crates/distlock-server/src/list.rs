@@ -83,7 +83,7 @@ pub(crate) async fn history(
     Ok(Json(wire::HistoryBody { key: key.to_string(), visits }))
 }
 
-/// Takes a hold away from whoever has it, if its fence is still the one that was seen.
+/// Takes a hold away from the client that has it, if its fence is still the one that was seen.
 #[utoipa::path(post, path = "/api/v1/locks/{key}/break", tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     request_body = BreakRequest,
@@ -111,7 +111,7 @@ pub(crate) async fn break_hold(
         Err(Error::NotHeld { .. }) => {
             let status = StatusCode::PRECONDITION_FAILED;
             let problem = Problem::new(status, "fence-moved", "The fence has moved on");
-            Err(problem.detail("nobody holds the key under this fence any more: look again"))
+            Err(problem.detail("no client holds the key under this fence any more: look again"))
         }
         Err(error) => Err(error.into()),
     }

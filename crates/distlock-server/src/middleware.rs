@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::state::App;
 
 /// What every answer says about itself: it may run nothing that is not ours, it may be framed by
-/// nobody, and it is to be kept nowhere.
+/// no client, and it is to be kept nowhere.
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,

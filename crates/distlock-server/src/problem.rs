@@ -92,7 +92,7 @@ impl Problem {
             .detail("nothing is held under this lease id: it expired, was released or was broken")
     }
 
-    /// Somebody else has it.
+    /// Another client has it.
     fn locked(retry_after: Option<Duration>) -> Self {
         let problem = Self::new(StatusCode::CONFLICT, "locked", "Resource locked");
         match retry_after {
@@ -128,7 +128,7 @@ impl Problem {
         problem.with(|body| body.holder = holder.map(wire::HolderBody::from))
     }
 
-    /// The backend did not answer; whoever asks again under the same id gets the same lease.
+    /// The backend did not answer; a client that asks again under the same id gets the same lease.
     fn unknown() -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "unknown", "Outcome unknown")
             .detail("the backend did not answer; repeat the request with the same lease id")
@@ -141,7 +141,7 @@ impl Problem {
     }
 
     /// The problem that an error of a call under a known lease id amounts to: the client can
-    /// repeat it, so it is told when nobody knows what happened.
+    /// repeat it, so it is told when the outcome is unknown.
     pub(crate) fn under_an_id(error: Error) -> Self {
         match &error {
             Error::ReleaseUncertain { .. } => Self::unknown(),

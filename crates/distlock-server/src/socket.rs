@@ -150,7 +150,7 @@ impl AsyncWrite for SocketIo {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.shutdown() {
-            // A client that is gone has shut it down for us.
+            // A claim that is gone has shut it down for us.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }

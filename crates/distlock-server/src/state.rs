@@ -41,7 +41,7 @@ pub(crate) struct App {
     pub(crate) renewed_ttls: RenewedTtls,
     pub(crate) watcher: Watcher,
     pub(crate) readiness: Readiness,
-    /// Cancelled when the service is to stop: whoever waits is sent away.
+    /// Cancelled when the service is to stop: a client that waits is sent away.
     pub(crate) stop: CancellationToken,
 }
 

@@ -146,7 +146,7 @@ impl PastPoints {
         if !summary.backend.ok || since.is_some_and(|since| since < POINT_EVERY) {
             return;
         }
-        // How many grants came before the first point nobody knows.
+        // How many grants came before the first point is unknown.
         let acquires_per_second =
             since.map_or(0.0, |since| self.grants as f64 / since.as_secs_f64());
         (self.last, self.grants) = (Some(Instant::now()), 0);

@@ -1,4 +1,4 @@
-//! The shapes of everything that is read and written as JSON. Nobody else knows them.
+//! The shapes of everything that is read and written as JSON. No other module knows them.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl From<distlock::Holder> for HolderBody {
     }
 }
 
-/// Somebody who waits, as others may see it.
+/// A waiter as others may see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Waiter)]

@@ -20,7 +20,7 @@ CREATE TABLE holders (
     owner TEXT NOT NULL,
     reason TEXT,
     weight INTEGER NOT NULL,    -- how much it holds ...
-    capacity INTEGER NOT NULL,  -- ... out of how much: equal means that it shares with nobody
+    capacity INTEGER NOT NULL,  -- ... out of how much: equal means that it shares with no other claim
     queueing TEXT NOT NULL,     -- fifo, prefer-writers or prefer-readers
     readers TEXT,               -- the group of readers that it belongs to
     reentry BLOB,
@@ -31,7 +31,7 @@ CREATE TABLE holders (
     PRIMARY KEY (key, claim)
 ) WITHOUT ROWID;
 
--- Finds keys that nobody asks for any more.
+-- Finds keys that no client asks for any more.
 CREATE INDEX holders_by_end ON holders (until_us);
 
 -- Sharers by the end of their lease, and how many there are: a crowd is not read to serve one.
@@ -89,7 +89,7 @@ CREATE UNIQUE INDEX waiters_by_claim ON waiters (key, claim);
 CREATE INDEX waiters_by_client ON waiters (key, client);
 CREATE INDEX waiters_by_reentry ON waiters (key, reentry) WHERE reentry IS NOT NULL;
 
--- How long the two lines of a key are. There is no row where nobody waits.
+-- How long the two lines of a key are. There is no row where no client waits.
 CREATE TABLE queues (
     key TEXT NOT NULL PRIMARY KEY,
     exclusive INTEGER NOT NULL,

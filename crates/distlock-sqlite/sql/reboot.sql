@@ -1,4 +1,4 @@
--- The machine was started again: whoever held or waited is gone. Fences go on from the ceiling, since
+-- The machine was started again: all holders and waiters are gone. Fences go on from the ceiling, since
 -- the last ones given out may not have reached the disk.
 DELETE FROM holders;
 DELETE FROM crowds;

@@ -35,8 +35,9 @@ const PAGE_SIZE: i64 = 1024;
 /// How many prepared statements are kept.
 const STATEMENTS_MAX: usize = 64;
 
-/// After how many pages the log is copied into the file. Whoever opens the file while nobody else
-/// has it open reads the log once, which at this length takes well below a millisecond.
+/// After how many pages the log is copied into the file. The program that opens the file while no
+/// other program has it open reads the log once, which at this length takes well below a
+/// millisecond.
 const LOG_PAGES_MAX: c_int = 500;
 
 thread_local! {
@@ -82,7 +83,7 @@ impl Database {
         Ok(database)
     }
 
-    /// True if the path still leads to the file that was opened. If somebody has moved or deleted
+    /// True if the path still leads to the file that was opened. If a program has moved or deleted
     /// it, others do not see what is written to it any more.
     pub(super) fn is_in_place(&self) -> bool {
         self.inode == file::inode(&self.config.file)
@@ -123,8 +124,8 @@ impl Database {
         }
     }
 
-    /// Compiles what comes after an acquire: whoever holds is busy meanwhile, and whoever waits for
-    /// a release does not wait for this.
+    /// Compiles what comes after an acquire: the holder is busy meanwhile, and a client that waits
+    /// for a release does not wait for this.
     pub(super) fn think_ahead(&self) {
         for sql in [save::DROP_HOLDER].into_iter().chain(journal::APPEND) {
             // What cannot be compiled now is when it is needed.
@@ -132,9 +133,9 @@ impl Database {
         }
     }
 
-    /// Copies the log into the file, as far as nobody reads it.
+    /// Copies the log into the file, as far as no reader needs it.
     pub(super) fn shorten_log(&self) {
-        // Whoever comes next tries again.
+        // The next call tries again.
         let copied = "PRAGMA wal_checkpoint(PASSIVE)";
         let _ = self.connection.query_row(copied, [], |_| Ok(()));
     }
@@ -207,7 +208,7 @@ impl Database {
         }
     }
 
-    /// Adds what the file lacks. Whoever comes second finds it done.
+    /// Adds what the file lacks. The second of two finds it done.
     fn migrate(&self, version: i64) -> Result<()> {
         if version == 0 {
             self.connection.pragma_update(None, "page_size", PAGE_SIZE)?;
@@ -256,7 +257,7 @@ enum Attempt {
     AboveCeiling(u64, Now),
 }
 
-/// Makes the file under another name and then gives it its own: nobody ever sees half of it.
+/// Makes the file under another name and then gives it its own: no process ever sees half of it.
 fn create(config: &SqliteConfig, boot: &Boot) -> Result<(), Fault> {
     let random = ClientId::random()?.reveal();
     let mut name = config.file.clone().into_os_string();

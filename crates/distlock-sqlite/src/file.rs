@@ -47,7 +47,7 @@ pub(super) fn check(config: &SqliteConfig) -> Result<(), Fault> {
     Err(fault.advise("name a file on a disk of this machine, or use redis://"))
 }
 
-/// Makes an empty file for nobody but this user.
+/// Makes an empty file for this user only.
 pub(super) fn make(config: &SqliteConfig) -> Result<(), Fault> {
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&config.file);
     made.map(drop).map_err(|error| fault(config, &error))
@@ -101,7 +101,7 @@ pub(super) fn warnings(file: &Path) -> Vec<String> {
     let mode = fs::metadata(file).map(|data| data.permissions().mode() & 0o777);
     match mode {
         Ok(mode) if mode & 0o077 != 0 => vec![format!(
-            "other users may open {} (mode {mode:03o}), and whoever can read it can release every \
+            "other users may open {} (mode {mode:03o}), and every reader can release every \
              lock in it: chmod 600",
             file.display()
         )],

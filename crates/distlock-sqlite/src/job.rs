@@ -22,7 +22,7 @@ pub(super) struct Job {
     /// Completes "could not …".
     pub(super) action: &'static str,
     pub(super) access: Access,
-    /// When nobody waits for it any more.
+    /// When no caller waits for it any more.
     pub(super) deadline: Instant,
     work: Box<dyn JobWork>,
     /// Counts it among those on their way.

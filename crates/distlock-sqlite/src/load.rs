@@ -25,7 +25,7 @@ pub(super) enum VerbSubject {
     Claim(ClaimId),
     /// The same in one call for it, which may be dead by itself.
     Attempt(ClaimId, AttemptId),
-    /// Whoever holds with this fence.
+    /// The holder with this fence.
     Fence(u64),
 }
 

@@ -127,14 +127,14 @@ impl<'a> StoreSession<'a> {
         Ok(Record::from_parts(parts).inspect(key, self.now.at))
     }
 
-    /// The keys from one on that somebody holds.
+    /// The keys from one on that a client holds.
     pub(super) fn keys_from(&self, first: &str, limit: usize) -> Result<Vec<String>> {
         let mut statement = self.connection.prepare_cached(include_str!("../sql/keys_from.sql"))?;
         let rows = statement.query_map((first, as_sql(limit as u64)), |row| row.get(0))?;
         rows.collect()
     }
 
-    /// Notices what has ended where nobody asks any more: one key each time.
+    /// Notices what has ended where no client asks any more: one key each time.
     pub(super) fn tidy(&mut self) -> Result<()> {
         let now = as_sql(self.now.at.as_micros());
         let tombstones = "DELETE FROM graves WHERE until_us <= ?1";

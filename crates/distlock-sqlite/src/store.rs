@@ -36,7 +36,7 @@ pub(super) struct SqliteStore {
 /// The thread, and the process in which it runs: none of its forks has it.
 #[derive(Clone)]
 struct StoreThread {
-    // Dropped before the sender whose end ends the thread: the thread is the last to let go.
+    // Dropped before the sender whose end ends the thread: the thread drops it last.
     worker: Arc<Mutex<Worker>>,
     jobs: mpsc::Sender<Job>,
     process: u32,
@@ -91,7 +91,7 @@ impl SqliteStore {
     }
 
     /// The same for work that takes some microseconds. It is done at once, on the caller's thread,
-    /// if nothing is on its way before it and nobody has to wait for a lock or a disk; going to the
+    /// if nothing is on its way before it and no lock or disk has to be waited for; going to the
     /// other thread and back takes several times as long as the work.
     pub(super) async fn run_short<T: Send + 'static>(
         &self,
@@ -175,7 +175,7 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The thread may be about to listen, so it is told first that nobody does.
+        // The thread may be about to listen, so it learns first that no stream is left.
         self.shared.listens.store(false, Ordering::SeqCst);
         drop(lock(&self.shared.bell).take());
     }

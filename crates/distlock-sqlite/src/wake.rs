@@ -1,6 +1,6 @@
 //! Telling the clients of other processes: a socket each, in a folder beside the file.
 //!
-//! A message that is lost costs its receiver one heartbeat and nothing else. So nobody waits for
+//! A message that is lost costs its receiver one heartbeat and nothing else. So no client waits for
 //! anybody here: what cannot be sent at once is not sent.
 
 use std::ffi::CStr;
@@ -83,7 +83,8 @@ impl Sockets {
         }
     }
 
-    /// Opens the socket of a client. What comes in from now on is kept there until somebody hears.
+    /// Opens the socket of a client. What comes in from now on is kept there until a stream reads
+    /// it.
     pub(super) fn listen(&self, client: ClientId) -> io::Result<WakeSocket> {
         self.sweep();
         let name = client.reveal();
@@ -152,7 +153,7 @@ pub(super) struct WakeSocket {
     name: String,
     socket: UnixDatagram,
     ended: Arc<AtomicBool>,
-    /// Somebody hears it already.
+    /// A stream reads it already.
     is_heard: bool,
     /// A fork of this process has a copy of this value, but the socket is not its own.
     process: u32,
@@ -191,7 +192,7 @@ fn pass_on(socket: &UnixDatagram, ended: &AtomicBool, pushes: &broadcast::Sender
             return;
         }
         for push in buffer[..len].chunks_exact(PUSH_LEN).filter_map(decode) {
-            // Nobody listening is no error: the heartbeat tells.
+            // A push without a listener is no error: the heartbeat tells.
             let _ = pushes.send(push);
         }
     }
@@ -240,7 +241,7 @@ mod tests {
         let client = ClientId::random().unwrap();
         let mut bell = sockets.listen(client).unwrap();
         let id = ClaimId::random().unwrap();
-        // What comes before somebody hears is heard, too.
+        // What comes before a stream reads is read, too.
         sockets.tell(&[AddressedPush { to: client, push: Push::Broken { id } }]);
         bell.hear(&pushes).unwrap();
         drop(pushes);

@@ -27,7 +27,7 @@ const GROUP_MAX: usize = 64;
 pub(super) struct WorkerShared {
     pub(super) client: ClientId,
     pub(super) pushes: broadcast::Sender<Push>,
-    /// Somebody wants to hear pushes.
+    /// A stream wants pushes.
     pub(super) listens: AtomicBool,
     /// What is listened to. It goes with the handle, since a process may end before its threads do.
     pub(super) bell: Mutex<Option<WakeSocket>>,
@@ -56,7 +56,7 @@ pub(super) struct Worker {
 /// What the next commit has to expect of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WalState {
-    /// It is written to, and nobody waits for the disk.
+    /// It is written to, and no client waits for the disk.
     Goes,
     /// It has become long, so it is to be copied into the file.
     IsLong,
@@ -70,7 +70,7 @@ impl Worker {
         Self { config, boot, shared, database, sockets, is_fresh: false, log: WalState::Goes }
     }
 
-    /// Starts the thread. It ends when nobody can send it jobs any more and it has done the last.
+    /// Starts the thread. It ends when its senders are gone and it has done the last job.
     pub(super) fn start(self, mut jobs: mpsc::Receiver<Job>) -> io::Result<Arc<Mutex<Self>>> {
         let thread = thread::Builder::new().name("distlock-sqlite".to_owned());
         let worker = Arc::new(Mutex::new(self));
@@ -96,8 +96,8 @@ impl Worker {
         started.map(|_| worker)
     }
 
-    /// Serves a job on the caller's thread if nobody has to wait for anything. Gives it back if
-    /// somebody would.
+    /// Serves a job on the caller's thread if that needs no waiting. Gives it back if
+    /// it does.
     pub(super) fn serve_at_once(&mut self, mut job: Job) -> Result<(), Job> {
         let database = self.database.as_ref().filter(|database| database.is_in_place());
         let Some(database) = database.filter(|_| self.log == WalState::Goes) else {
@@ -199,7 +199,7 @@ impl Worker {
         Ok(self.database.insert(database))
     }
 
-    /// Listens from now on, if somebody wants to hear anything.
+    /// Listens from now on, if a stream wants pushes.
     fn listen(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut slot = lock(&shared.bell);
@@ -215,7 +215,7 @@ impl Worker {
     fn tell(&mut self, notices: &[AddressedPush]) {
         let own = |notice: &AddressedPush| notice.to == self.shared.client;
         for notice in notices.iter().copied().filter(own) {
-            // Nobody listening is no error: the heartbeat tells.
+            // A push without a listener is no error: the heartbeat tells.
             let _ = self.shared.pushes.send(notice.push);
         }
         let others: Vec<_> = notices.iter().copied().filter(|notice| !own(notice)).collect();

@@ -118,7 +118,7 @@ impl Differ {
         self
     }
 
-    /// Compares. `clients` are several clients of one store that nobody else uses under keys that
+    /// Compares. `clients` are several clients of one store that no other test uses under keys that
     /// begin with `differ/`; `pass` lets time pass at the store.
     ///
     /// # Panics

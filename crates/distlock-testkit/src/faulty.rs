@@ -181,12 +181,12 @@ impl Trip {
             // The caller must go on waiting, so the sender lives until it stops.
             reply.closed().await;
         } else {
-            // Nobody waiting any more is what a dropped call is about.
+            // No client waiting any more is what a dropped call is about.
             let _ = reply.send(result);
         }
         if let Some(again) = fate.again {
             pause(again).await;
-            // The answer to a repeated message reaches nobody.
+            // The answer to a repeated message reaches no client.
             let _ = request().await;
         }
     }

@@ -22,8 +22,8 @@ pub use violation::{Rule, Violation};
 ///   nothing but claims of its own thread of work; groups and orders do not mix; no grant exceeds
 ///   the capacity that its own claim believes in.
 /// - **Fences** are unique per key and grow in real time.
-/// - **Order.** Queued claims are granted in the sequence of their tickets, and nobody overtakes.
-///   It relies on fences and tickets being of one counter, as the law says.
+/// - **Order.** Queued claims are granted in the sequence of their tickets, and no claim overtakes
+///   another. It relies on fences and tickets being of one counter, as the law says.
 /// - **Accounting.** Every grant ends once, by a release or a loss, or is still alive.
 ///
 /// ```

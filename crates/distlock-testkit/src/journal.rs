@@ -7,7 +7,7 @@
 //! distlock_testkit::journal::conformance(&store.client(), &store.client()).await;
 //! ```
 //!
-//! Both are clients of one journal that is empty and that nobody else uses meanwhile.
+//! Both are clients of one journal that is empty and that no other test uses meanwhile.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub async fn conformance(a: &dyn Journal, b: &dyn Journal) {
     }
 }
 
-/// Nothing is read from a journal that nobody has written.
+/// Nothing is read from a journal that no client has written.
 pub async fn an_empty_journal_has_no_past(a: &dyn Journal, _: &dyn Journal) {
     assert_eq!(a.last().await.expect("it can be asked"), None);
     assert_eq!(page(a, None, 10).await, JournalPage::default());
@@ -133,7 +133,7 @@ pub async fn pages_go_on_where_the_last_one_ended(a: &dyn Journal, b: &dyn Journ
     }
 }
 
-/// Whoever reads from the start gets everything that is kept.
+/// A client that reads from the start gets everything that is kept.
 pub async fn a_reader_that_comes_late_gets_all_that_is_kept(a: &dyn Journal, b: &dyn Journal) {
     append(a, &[note("late", 1)]).await;
     let (mut read, mut since) = (Vec::new(), None);
@@ -161,7 +161,7 @@ pub async fn the_past_of_a_key_is_its_own_and_newest_first(a: &dyn Journal, b: &
     assert_eq!(few, past[..4]);
 }
 
-/// Nobody gets more than asked for, or more than a page.
+/// No client gets more than asked for, or more than a page.
 pub async fn limits_are_kept(a: &dyn Journal, _: &dyn Journal) {
     for chunk in 0..5 {
         let notes: Vec<_> = (0..250).map(|n| note("limits", 250 * chunk + n)).collect();
@@ -222,7 +222,7 @@ pub async fn the_oldest_go_when_there_are_too_many(a: &dyn Journal, b: &dyn Jour
     let kept = page(b, None, JOURNAL_PAGE_MAX).await;
     let count = kept.entries.len();
     assert!((100..=100 + SLACK).contains(&count), "{count} are kept");
-    assert!(!kept.missed, "nobody asked for what is gone");
+    assert!(!kept.missed, "no client asked for what is gone");
     let expected: Vec<_> = (600 - count..600).map(|n| note("many", n)).collect();
     assert_eq!(notes_of(&kept.entries), expected);
 }

@@ -148,7 +148,7 @@ impl Scripted {
         if let Push::Granted { id, fence, .. } = push {
             state.remember(id, fence);
         }
-        // Nobody listening is no error: a push is only a shortcut.
+        // A push without a listener is no error: a push is only a shortcut.
         let _ = state.pushes.send(push);
     }
 

@@ -18,7 +18,7 @@ enum Drop {
     /// Right after a poll: what the poll started is under way.
     AfterPoll,
     /// After the next wake-up instead of the poll it calls for: what was awaited has arrived and
-    /// nobody has seen it.
+    /// no other future has seen it.
     BeforePoll,
 }
 

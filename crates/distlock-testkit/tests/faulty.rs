@@ -120,7 +120,7 @@ async fn pushes_are_lost_repeated_and_overtaken() {
     for _ in 10..30 {
         came.push(pushes.next().await.expect("delayed"));
     }
-    assert!(!came.iter().copied().eq((10..30).map(push)), "nobody overtook");
+    assert!(!came.iter().copied().eq((10..30).map(push)), "no claim overtook another");
     assert!((10..30).all(|number| came.contains(&push(number))));
 }
 

@@ -82,7 +82,7 @@ fn holding_together_what_must_not_is_rejected() {
             held(h, AcquireSpec::permits("k", 2, 3), 1, 0, 10);
             held(h, AcquireSpec::permits("k", 2, 3), 2, 5, 20);
         }),
-        ("too many permits, told of late", |h| {
+        ("too many permits, reported late", |h| {
             let first = h.asks(AcquireSpec::permits("k", 2, 3), at(0));
             held(h, AcquireSpec::permits("k", 2, 3), 2, 5, 20);
             finish(&first, 1, 6, 10);

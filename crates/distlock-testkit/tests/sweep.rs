@@ -70,7 +70,7 @@ async fn an_answer_that_arrives_and_is_never_seen_is_caught() {
             let (answer, wait) = oneshot::channel();
             let task = tokio::spawn(async move {
                 sleep(Duration::from_secs(1)).await;
-                // Takes the lock only while somebody waits for it, and yet it leaks: the
+                // Takes the lock only while a client waits for it, and yet it leaks: the
                 // answer may be dropped on the way.
                 granted.fetch_add(usize::from(answer.send(()).is_ok()), SeqCst);
             });

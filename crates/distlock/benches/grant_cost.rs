@@ -70,7 +70,7 @@ impl Line {
         let mut spent = Duration::ZERO;
         for _ in 0..GRANTS_A_ROUND {
             self.queue_one();
-            let holder = Target::Claim(self.claims.pop_front().expect("somebody holds"));
+            let holder = Target::Claim(self.claims.pop_front().expect("a client holds"));
             let start = Instant::now();
             let (outcome, notices) = self.record.release(&holder, ReleaseOptions::default(), NOW);
             spent += start.elapsed();

@@ -10,7 +10,8 @@ use distlock::{Error, Locks};
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let locks = Locks::connect(&url)?.configure(|o| {
-        // Clocks of a fleet differ by seconds: whoever starts late must still find it taken.
+        // Clocks of a fleet differ by seconds: the client that starts late must still find it
+        // taken.
         o.reason("nightly report").hold_at_least(Duration::from_secs(30))
     })?;
     let outcome = match locks.mutex("cron/nightly-report")?.try_lock().await {

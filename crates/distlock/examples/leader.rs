@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     let url = args.next().unwrap_or_else(|| "memory:".into());
     let rounds: u32 = args.next().and_then(|rounds| rounds.parse().ok()).unwrap_or(2);
 
-    let short = Duration::from_secs(5); // how long nobody leads after a crash
+    let short = Duration::from_secs(5); // how long no client leads after a crash
     let locks = Locks::connect(&url)?.configure(|o| o.ttl(short))?;
     for _ in 0..rounds {
         let guard = locks.mutex("leader")?.lock().await?;

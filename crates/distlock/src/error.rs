@@ -20,7 +20,7 @@ use distlock_core::{Fault, Holder, Invalid, Key, NoQuorum};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else has it and the call was not to wait.
+    /// Another client has it and the call was not to wait.
     #[error("acquire {key:?}: {}", held(.holder.as_deref(), *.ahead))]
     Held {
         /// The key.

@@ -59,7 +59,7 @@ use crate::{Error, Lease, LossReason};
 pub struct Guard {
     hold: Arc<Hold>,
     keeper: Arc<Keeper>,
-    /// A release was begun, and nobody has been told of it yet.
+    /// A release was begun, and no client has been told of it yet.
     releasing: bool,
     /// Nothing is left to release.
     settled: bool,
@@ -77,7 +77,7 @@ impl Guard {
                 let keeper = Arc::clone(keeper);
                 Ok(Self { hold, keeper, releasing: false, settled: false })
             }
-            // Somebody else keeps it: it is not ours to give up.
+            // Another client keeps it: it is not ours to give up.
             Err(error @ Error::Invalid(_)) => Err(error),
             Err(error) => {
                 let now = keeper.clock.now();
@@ -163,14 +163,14 @@ impl Guard {
     pub async fn lost(&self) -> LossReason {
         match self.watch().ended().await {
             HoldEnd::Lost(reason) => reason,
-            // The guard exists, so nobody has released it.
+            // The guard exists, so no client has released it.
             HoldEnd::Released => std::future::pending().await,
         }
     }
 
     /// A token that is cancelled when the hold ends. [`Guard::watch`] tells how it ended.
     pub fn cancellation(&self) -> CancellationToken {
-        // A child: whoever cancels it stops its own work, not our belief in the hold.
+        // A child: the client that cancels it stops its own work, not our belief in the hold.
         self.hold.ended().child_token()
     }
 
@@ -205,7 +205,7 @@ impl Guard {
     }
 
     /// Releases the lock and tells the truth about it: [`HoldEnd::Released`] if it was held until
-    /// now, [`HoldEnd::Lost`] if it was not. Whoever waits next holds it when this returns. With a
+    /// now, [`HoldEnd::Lost`] if it was not. The next waiter holds it when this returns. With a
     /// `lock_delay` a lost lease is left to run out.
     ///
     /// No renewal is sent any more once this was called, and the guard counts as released.
@@ -406,7 +406,7 @@ impl HoldWatcher {
     /// # Ok(()) }
     /// ```
     pub async fn ended(&self) -> HoldEnd {
-        // Somebody has to be there to notice; outside a runtime nobody is.
+        // A task has to be there to notice; outside a runtime there is none.
         let _ = self.keeper.start();
         loop {
             if let Some(end) = self.end() {

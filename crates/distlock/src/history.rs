@@ -56,7 +56,8 @@ pub enum FeedItem {
 
 impl Locks {
     /// The last visits to a key, newest first: who waited and held, for how long, and how it ended.
-    /// Whoever writes the [journal](crate::Options::journal) is in it, in this process or another.
+    /// A client that writes the [journal](crate::Options::journal) is in it, in this process or
+    /// another.
     ///
     /// # Errors
     ///
@@ -187,7 +188,7 @@ impl Locks {
         })))
     }
 
-    /// An operator's release of somebody else's hold, if its fence is still `fence`. The holder is
+    /// An operator's release of another client's hold, if its fence is still `fence`. The holder is
     /// told by push ([`LossReason::Broken`](crate::LossReason::Broken)), or finds the hold gone at
     /// its next renewal ([`LossReason::Gone`](crate::LossReason::Gone)), but cannot be stopped:
     /// make sure that it no longer works, or that the resource checks fences.
@@ -197,7 +198,7 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if nobody holds the key under this fence any more.
+    /// [`Error::NotHeld`] if no client holds the key under this fence any more.
     ///
     /// # Cancel safety
     ///
@@ -217,7 +218,7 @@ impl Locks {
         Error: From<K::Error>,
     {
         let key = key.try_into()?;
-        // Afterwards nobody can tell any more who held it.
+        // Afterwards it is unknown who held it.
         let held = self.holder_to_note(&key, fence).await;
         let target = Target::Fence { key: key.clone(), fence };
         let how = ReleaseOptions { bury: LATE_ACQUIRE_MAX, ..ReleaseOptions::default() };
@@ -279,7 +280,7 @@ impl Locks {
             .ok_or(Error::Unsupported { what: "a journal" })
     }
 
-    /// Whoever holds under this fence, if a break is to be noted down.
+    /// The holder under this fence, if a break is to be noted down.
     async fn holder_to_note(&self, key: &Key, fence: u64) -> Option<Holder> {
         self.settings.journal?;
         let seen = self.keeper.backend.inspect(key).await.ok()?;

@@ -56,7 +56,7 @@ pub enum HoldRecordState {
     },
     /// The wait ended without the lock; why, in a word.
     GaveUp(Label),
-    /// It is over, and nobody told how: the program ended, or let the lease run out.
+    /// It is over without a recorded end: the program ended, or let the lease run out.
     Vanished,
 }
 
@@ -92,8 +92,8 @@ impl HoldRecord {
         records
     }
 
-    /// Corrects records of one key by what the store says of it now: whoever seems to wait or hold
-    /// and does not has vanished.
+    /// Corrects records of one key by what the store says of it now: a client that seems to wait or
+    /// hold and does not has vanished.
     pub(crate) fn settle(records: &mut [Self], now: &Snapshot) {
         let all_shown = now.holders_total == now.holders.len() as u64;
         for record in records {
@@ -209,7 +209,7 @@ impl HoldRecordIndex {
             return;
         }
         let by_id = note.acquisition.and_then(|id| self.by_id.get(&id));
-        // Somebody else may end a hold than the one who got it: an operator, another process. A
+        // A hold may be ended by another client than its owner: an operator, another process. A
         // grant is always the beginning of a record of its own: a sharer can have the same fence.
         let ends = !matches!(note.what, NoteEvent::Granted { .. });
         let by_fence = || {
@@ -229,7 +229,7 @@ impl HoldRecordIndex {
         self.records[at].learn(entry);
     }
 
-    /// Nobody holds any more once somebody has got what excludes it.
+    /// A hold has ended once a client has got what excludes it.
     fn close_superseded(&mut self) {
         let mut latest: HashMap<Key, (u64, u64)> = HashMap::new();
         for record in &self.records {

@@ -16,12 +16,12 @@ use crate::observe::{NoteSubject, word};
 use crate::options::Options;
 use crate::{Error, HoldEnd, LossReason};
 
-/// A hold as plain data: nobody renews it, and dropping it releases nothing.
+/// A hold as plain data: no client renews it, and dropping it releases nothing.
 ///
 /// With the feature `serde` a lease can be written down, handed to another process and adopted
-/// there. It contains the claim id: whoever has the lease can extend and release it.
+/// there. It contains the claim id: the client that has the lease can extend and release it.
 #[derive(Clone, Debug)]
-#[must_use = "nobody renews or releases a lease but its owner"]
+#[must_use = "no client renews or releases a lease but its owner"]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "LeaseJson", into = "LeaseJson"))]
 pub struct Lease {
@@ -159,11 +159,11 @@ pub struct Leases {
 /// What [`Leases::acquire_or_queue`] came to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[must_use = "nobody renews or releases a lease but its owner"]
+#[must_use = "no client renews or releases a lease but its owner"]
 pub enum QueueOutcome {
     /// The lease was granted.
     Granted(Lease),
-    /// The id waits in the queue. Its place lives for `place` from now on: whoever asks again
+    /// The id waits in the queue. Its place lives for `place` from now on: a client that asks again
     /// under the same id before that keeps it.
     Waiting {
         /// The number of the place.
@@ -366,8 +366,8 @@ impl Leases {
 
     /// Acquires under a claim id of the caller's, waiting up to `max_wait`, and keeps the place in
     /// the queue if that was not enough: for those who would rather come back than hang on. The
-    /// place lives as long as the option `place` says, and whoever asks again under the same id,
-    /// from this process or another, goes on waiting where it stood.
+    /// place lives as long as the option `place` says, and a client that asks again under the same
+    /// id, from this process or another, goes on waiting where it stood.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Leases {
         let place = settings.wait.place;
         let mut lease = Lease { attempt: Some(attempt), ..self.lease_of(id) };
         let renewal = Renewal::hold(lease.claim(), place);
-        // Whoever does not hear where the id stands cannot come back to it.
+        // A caller that does not learn where the id stands cannot come back to it.
         let (claim, span) = (lease.claim(), settings.lease());
         let mut kept = KeptPlace { keeper, claim, attempt, lease: span, heard: false };
         let turn = match renew(&*keeper.backend, renewal, RELEASE_MAX).await {

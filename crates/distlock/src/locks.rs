@@ -253,7 +253,7 @@ impl Locks {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease with whoever has it.
+    /// Dropping the future leaves the lease with the client that has it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -386,8 +386,8 @@ impl Locks {
     /// something else to do before their first call. A file is opened, servers are not called yet.
     /// If it fails, the first call does, too.
     pub fn warm_up(&self) {
-        // Whoever wants to hear pushes has the store opened. What comes before somebody holds or
-        // waits concerns nobody.
+        // A listener for pushes opens the store. What comes before the first hold or
+        // wait concerns no claim.
         drop(self.keeper.backend.pushes());
     }
 

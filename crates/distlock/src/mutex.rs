@@ -71,7 +71,7 @@ impl Mutex {
         self.lock.guard(Shape::MUTEX, self.lock.limit()).await
     }
 
-    /// Takes the lock if it is free and nobody waits for it: one attempt, no queueing.
+    /// Takes the lock if it is free and no client waits for it: one attempt, no queueing.
     ///
     /// # Errors
     ///

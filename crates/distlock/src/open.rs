@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(refused.what, "URL scheme");
             assert!(refused.to_string().contains("feature `sqlite`"), "{refused}");
         }
-        // What needs no feature is there, and what nobody knows is told apart.
+        // What needs no feature is there, and an unknown scheme has an error of its own.
         assert!(open("memory:").is_ok());
         let unknown = open("etcd://h").map(|_| ()).unwrap_err().to_string();
         assert!(unknown.contains("unknown"), "{unknown}");

@@ -76,8 +76,8 @@ pub enum WaitMode {
     /// without a queue poll with the default pacing.
     #[default]
     Queue,
-    /// By trying again. Nobody keeps a place, so luck decides among those who poll, and those who
-    /// queue go first.
+    /// By trying again. No client keeps a place, so luck decides among those who poll, and those
+    /// who queue go first.
     Poll(Backoff),
 }
 
@@ -149,7 +149,7 @@ impl Options {
         self
     }
 
-    /// After a lost lease, not after a release, nobody enters for this long more. For resources
+    /// After a lost lease, not after a release, no client enters for this long more. For resources
     /// that cannot check a fence. Default zero.
     pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
         self.lock_delay = lock_delay;

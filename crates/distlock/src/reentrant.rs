@@ -12,7 +12,7 @@ use crate::lock::{Lock, Shape};
 use crate::options::Options;
 use crate::{Error, Guard, HoldEnd, Key, Lease};
 
-/// A mutex for nested calls: whoever is inside may enter again.
+/// A mutex for nested calls: the task that holds it may enter again.
 ///
 /// Who is inside is said explicitly, by a [`ReentrantOwner`] that is passed down the call chain:
 /// there are no threads to go by among tasks and machines. Every entry has a lease of its own, so
@@ -53,7 +53,7 @@ impl ReentrantMutex {
         Ok(Self { lock: self.lock.configure(change)? })
     }
 
-    /// A new owner: nobody else is it.
+    /// A new owner, equal to no other.
     ///
     /// # Errors
     ///

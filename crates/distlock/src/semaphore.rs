@@ -12,8 +12,8 @@ use crate::{Error, Guard, Key};
 /// A number of permits for a key: at most that many holders at once, first come, first served.
 ///
 /// Every acquisition counts by the number of permits it was made with, so that a fleet may change
-/// the number while it is deployed: nobody is evicted, and nobody overtakes. Whoever takes all the
-/// permits it knows of holds alone, whatever number others believe in.
+/// the number while it is deployed: no holder is evicted, and no claim overtakes another. A client
+/// that takes all the permits it knows of holds alone, whatever number others believe in.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
@@ -101,7 +101,7 @@ impl Semaphore {
         self.take(n, self.lock.limit()).await
     }
 
-    /// Takes a permit if one is free and nobody waits: one attempt, no queueing.
+    /// Takes a permit if one is free and no client waits: one attempt, no queueing.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Semaphore {
         self.take(1, WaitLimit::Once).await
     }
 
-    /// Takes several permits if they are free and nobody waits.
+    /// Takes several permits if they are free and no client waits.
     ///
     /// # Errors
     ///

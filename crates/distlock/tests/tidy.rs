@@ -84,8 +84,8 @@ fn the_core_reads_no_clock_and_does_no_io() {
 #[test]
 fn only_the_keeper_and_the_io_of_drivers_spawn() {
     // A file has threads of its own, so that no runtime waits for a disk; calls that share a script
-    // are nobody's in particular; late calls of a quorum are seen through by a task of its own. A
-    // confirmation goes on without its caller, and nobody waits until a cluster knows the scripts.
+    // belong to no single caller; late calls of a quorum are seen through by a task of its own. A
+    // confirmation goes on without its caller, and no call waits until a cluster knows the scripts.
     // What several callers wait for is the work of a task, and connections are made by one.
     let files = [
         "distlock-redis/src/coalesce.rs",

@@ -81,7 +81,7 @@ fn acquire(args: AcquireArgs) -> Result<u8, Failure> {
         if let Some(file) = &mut file
             && let Err(failure) = file.write(&lease)
         {
-            // A lease that nobody knows of would block everybody until it ends.
+            // A lease whose id is lost would block all clients until it ends.
             let _ = locks.lease(&spec.key)?.release(&lease).await;
             return Err(failure);
         }

@@ -1,4 +1,4 @@
-//! `distlock break`: an operator's release of somebody else's hold.
+//! `distlock break`: an operator's release of another client's hold.
 
 use crate::args::StoreArgs;
 use crate::exit::{Failure, NOT_ACQUIRED};
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &BreakArgs) -> Result<u8, Failure> {
         }
     })?;
     if !broken {
-        let message = format!("nobody holds {key:?} under the fence {fence} any more");
+        let message = format!("no client holds {key:?} under the fence {fence} any more");
         return Err(Failure::new(NOT_ACQUIRED, message));
     }
     out::say(format_args!("broke the hold of {key:?} with the fence {fence}: {reason}"));

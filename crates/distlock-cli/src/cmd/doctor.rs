@@ -1,4 +1,4 @@
-//! `distlock doctor`: is the store fit to carry locks, and what to mend if not.
+//! `distlock doctor`: is the store fit to carry locks, and which fixes it needs.
 
 use std::time::{Duration, Instant, SystemTime};
 

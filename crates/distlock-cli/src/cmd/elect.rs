@@ -30,7 +30,7 @@ pub(crate) struct ElectArgs {
 /// The longest pause before a backend that was out of reach is asked again.
 const ELECT_PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// Leads whenever it can, until the command ends by itself or somebody asks us to stop.
+/// Leads whenever it can, until the command ends by itself or a signal arrives.
 pub(crate) fn run(args: ElectArgs) -> Result<u8, Failure> {
     args.work.check()?;
     let plan = RunPlan::for_elect(args)?;

@@ -38,7 +38,7 @@ pub(crate) struct WatchArgs {
     pub(crate) prefix: String,
 }
 
-/// Looking more often than this helps nobody.
+/// Shorter intervals than this show nothing new.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// How long a look may take before it counts as failed.
@@ -112,7 +112,7 @@ impl Screen {
         self.trouble = Some((trouble, since));
     }
 
-    /// False if nobody reads any more.
+    /// False if the reader of stdout has gone.
     fn show(&self, args: &WatchArgs) -> bool {
         if args.json {
             let lines: String =

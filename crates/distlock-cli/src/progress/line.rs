@@ -29,7 +29,7 @@ pub(super) fn redrawn(look: &WaitView, frame: usize, columns: usize, colours: bo
         vec![part(SPINNER[frame % SPINNER.len()], YELLOW, 0), part(printable(&look.key), BOLD, 1)];
     match (&look.seen, look.holder()) {
         (Err(error), _) => parts.push(part(printable(error), YELLOW, 3)),
-        (Ok(_), None) => parts.push(part("is free: it is somebody's turn", "", 3)),
+        (Ok(_), None) => parts.push(part("is free: the next waiter is about to hold it", "", 3)),
         (Ok(_), Some(holder)) => {
             parts.push(part(format!("held {}", span::show(holder.held_for)), "", 3));
             parts.push(part(format!("by {}", printable(holder.owner.as_str())), "", 3));

@@ -1,4 +1,4 @@
-//! What is said while somebody waits: never nothing, never too much, always on stderr.
+//! What is said while a command waits: never nothing, never too much, always on stderr.
 
 mod events;
 mod line;
@@ -36,7 +36,7 @@ const HOLDER_POLL_MAX: Duration = Duration::from_millis(900);
 /// When plain lines are written; then every five minutes.
 const PLAIN_AT: [u64; 6] = [0, 10, 30, 60, 120, 300];
 
-/// Nobody has told a position.
+/// The position is unknown.
 const UNKNOWN: u64 = u64::MAX;
 
 /// How to tell.

@@ -29,7 +29,7 @@ impl UsualHolds {
     }
 
     /// How long until it is our turn, with one who has held for so long and so many ahead of us.
-    /// None if nobody can tell: too little is known, or this hold outlasts all that are known.
+    /// None if it is unknown: too little is known, or this hold outlasts all that are known.
     pub(super) fn left(&self, held_for: Duration, ahead: u64) -> Option<Duration> {
         if self.0.len() < HOLDS_MIN {
             return None;

@@ -6,7 +6,7 @@ use crate::support::*;
 fn every_exit_code_is_as_documented() {
     let (store, folder) = (Store::redis(), Folder::new());
     let locker = on(&store).inside(&folder);
-    let _holder = hold(&locker, &folder, "--owner somebody", "busy");
+    let _holder = hold(&locker, &folder, "--owner other", "busy");
     std::fs::write(folder.path("plain"), "no program").unwrap();
     let table = [
         ("run k -- true", 0, ""),
@@ -38,8 +38,8 @@ fn every_exit_code_is_as_documented() {
         ("run -n -b redis://127.0.0.1:1 k -- true", 69, "Connection refused"),
         ("run -n -b redis://127.0.0.1:1 k -- true", 69, "acquire \"k\" at redis://127.0.0.1:1"),
         ("status -b redis://127.0.0.1:1 k", 69, "check that a server listens there"),
-        ("run -n busy -- true", 75, "held by somebody"),
-        ("run -w 0 busy -- true", 75, "held by somebody"),
+        ("run -n busy -- true", 75, "held by other"),
+        ("run -w 0 busy -- true", 75, "held by other"),
         ("run -w 50ms busy -- true", 75, "busy"),
         ("run -n -E 42 busy -- true", 42, "busy"),
         ("run -n -E 0 busy -- true", 0, "busy"),

@@ -23,7 +23,7 @@ fn history_tells_who_held_and_how_it_ended() {
         assert!(lines[3].contains("ann (first)") && lines[3].ends_with("released"));
         let last = locker.run("history --json -n 1 past").json();
         assert_eq!((&last["owner"], &last["state"]), (&"eve".into(), &"gave-up".into()));
-        locker.run("history nobody").code(0).says("nothing is known");
+        locker.run("history unused").code(0).says("nothing is known");
     }
 }
 

@@ -13,7 +13,7 @@ fn status_and_ls_show_holder_and_queue() {
         let _holder = hold(&locker, &folder, "--owner deploy@ci-7 --reason why", "deploy/prod");
         let _waiter = locker.start("run --owner next@ci-8 -q deploy/prod -- true");
         let seen = || locker.run("status --json deploy/prod").json();
-        until("somebody waits", || seen()["waitersTotal"] == 1);
+        until("a client waits", || seen()["waitersTotal"] == 1);
         let seen = seen();
         assert_eq!((&seen["held"], &seen["holdersTotal"]), (&true.into(), &1.into()));
         assert_eq!(seen["waiters"][0]["owner"], "next@ci-8");

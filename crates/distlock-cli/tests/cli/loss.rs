@@ -1,4 +1,4 @@
-//! Loss: whatever happens to the store, no command works on while somebody else holds its key.
+//! Loss: whatever happens to the store, no command works on while another client holds its key.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,8 @@ const TREE: &str = "trap \"\" TERM; sleep 100 & echo $! > pids.new; \
     while ! test -s deep; do sleep 0.01; done; cat deep >> pids.new; mv pids.new pids; \
     while :; do wait; done";
 
-/// What somebody says who enters: whether the command of the former holder still lives.
+/// What the next holder reports when it enters: whether the command of the former holder still
+/// lives.
 fn next(locker: &Distlock, key: &str) -> Running {
     // The dead may not have been buried yet.
     let script = "for p in $(cat pids); do \
@@ -39,7 +40,7 @@ fn a_holder_cut_off_from_its_store_is_dead_before_the_next_enters() {
         let holder = cut_off.start(&format!("run {FLAGS} {key} -- sh -c '{TREE}'"));
         until("the command runs", || !folder.read("pids").is_empty());
         let next = next(&on(&store).inside(&folder), &key);
-        until("somebody waits", || {
+        until("a client waits", || {
             on(&store).run(&format!("status --json {key}")).json()["waitersTotal"] == 1
         });
         proxy.requests(Flow::Swallow);
@@ -59,7 +60,7 @@ fn a_holder_whose_store_stands_still_is_dead_before_the_next_enters() {
         let holder = locker.start(&format!("run {FLAGS} still -- sh -c '{TREE}'"));
         until("the command runs", || !folder.read("pids").is_empty());
         let next = next(&locker, "still");
-        until("somebody waits", || {
+        until("a client waits", || {
             on(&store).run("status --json still").json()["waitersTotal"] == 1
         });
         let Store::Redis(server) = &store else { unreachable!() };
@@ -81,7 +82,7 @@ fn a_holder_whose_file_is_locked_away_is_dead_before_the_next_enters() {
         let holder = locker.start(&format!("run {FLAGS} filed -- sh -c '{TREE}'"));
         until("the command runs", || !folder.read("pids").is_empty());
         let next = next(&locker, "filed");
-        until("somebody waits", || {
+        until("a client waits", || {
             on(&store).run("status --json filed").json()["waitersTotal"] == 1
         });
         let locked = rusqlite::Connection::open(files.path("locks.db")).unwrap();
@@ -177,7 +178,7 @@ fn play(round: impl Fn(usize) + Sync, rounds: usize) {
     }
 }
 
-/// How late this machine may wake whoever sleeps: less than what a command has to die in.
+/// How late this machine may wake a sleeping process: less than what a command has to die in.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// Plays a round; once or twice more if it was lost while the machine was too busy to keep any

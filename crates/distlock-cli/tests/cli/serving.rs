@@ -112,7 +112,7 @@ fn a_service_that_is_told_to_stop_sends_waiters_away_and_ends_with_success() {
         assert!(granted.starts_with("HTTP/1.1 201"), "{granted}");
         let waiting = serving.ask(&key, 50_000);
         let waiters = || locker.run(&format!("status --json {key}")).json()["waitersTotal"].clone();
-        until("somebody waits", || waiters() == 1);
+        until("a client waits", || waiters() == 1);
 
         serving.signal(signal);
         let sent_away = answer(waiting);
@@ -121,7 +121,7 @@ fn a_service_that_is_told_to_stop_sends_waiters_away_and_ends_with_success() {
         let mut said = String::new();
         serving.said.read_to_string(&mut said).unwrap();
         assert!(said.contains("stopping"), "{said}");
-        // What a client was granted outlives the service, and nobody waits any more.
+        // What a client was granted outlives the service, and no client waits any more.
         locker.run(&format!("status --exit-code {key}")).code(75);
         assert_eq!(waiters(), 0);
     }

@@ -73,7 +73,7 @@ fn killing_the_wrapper_takes_the_command_along() {
         running.signal(Signal::KILL);
         until("the command is dead", || !lives(&child));
         assert_eq!(running.end().status.code(), None);
-        // Nobody has released the key; it is free when the lease ends.
+        // No client has released the key; it is free when the lease ends.
         locker.run("run -w 30s killed -- echo next").code(0).prints("next");
     }
 }
@@ -89,10 +89,10 @@ fn killing_a_wrapper_that_waits_leaves_nobody_behind() {
         let found = std::process::Command::new("ps").args(["-o", "pid=", "--ppid", &pid]).output();
         String::from_utf8(found.unwrap().stdout).unwrap().trim().to_owned()
     };
-    until("somebody stands by", || lives(&standing_by()));
+    until("a client stands by", || lives(&standing_by()));
     let launcher = standing_by();
     waiting.signal(Signal::KILL);
-    until("nobody stands by", || !lives(&launcher));
+    until("no client stands by", || !lives(&launcher));
     waiting.end();
     assert_eq!(folder.names(), ["held"], "nothing of the command has run");
 }
@@ -121,9 +121,9 @@ fn a_wrapper_that_stood_still_too_long_ends_its_command_first_thing() {
         let mut running = hold(&locker, &folder, "-t 2s --kill-after 1s", "stopped");
         let child = folder.read("held");
         running.signal(Signal::STOP);
-        // Somebody else enters when the lease is over; the fence tells the two apart.
+        // Another client enters when the lease is over; the fence tells the two apart.
         locker.run("run -w 30s stopped -- true").code(0);
-        assert!(!running.is_over() && lives(&child), "nobody could stop it meanwhile");
+        assert!(!running.is_over() && lives(&child), "no client could stop it meanwhile");
         running.signal(Signal::CONT);
         running.end().code(79).says("LOST stopped").says("SIGKILL");
         assert!(!lives(&child));

@@ -16,7 +16,7 @@ fn on_a_terminal(
     command.args(["-qefc", &whole, "/dev/null"]).current_dir(folder.path(""));
     command.env("DISTLOCK_URL", store.url()).env("TERM", "xterm").env_remove("NO_COLOR");
     command.envs(environment.iter().copied());
-    // A terminal of its own, not that of whoever runs the tests.
+    // A terminal of its own, not that of the test runner.
     let output = command.stdin(Stdio::null()).output().expect("script(1) is there");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

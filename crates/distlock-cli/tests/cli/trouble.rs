@@ -12,7 +12,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs a command as somebody who owns nothing, where this user can.
+/// Runs a command as a user who owns nothing, where this user can.
 fn as_nobody(folder: &Folder, line: &str, url: &str) -> (i32, String) {
     let binary = folder.path("distlock");
     fs::copy(env!("CARGO_BIN_EXE_distlock"), &binary).unwrap();

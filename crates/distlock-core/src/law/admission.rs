@@ -5,7 +5,7 @@ use super::record::{AddressedPush, Now, Record};
 use crate::{Ask, Moment, Push, Ticket};
 
 impl Record {
-    /// True if the ask could hold beside those who hold now, whoever waits.
+    /// True if the ask could hold beside those who hold now, whatever the queue.
     pub(super) fn fits(&self, ask: &Ask) -> bool {
         if self.holders.is_empty() {
             return true;
@@ -16,7 +16,7 @@ impl Record {
             && self.holders.weight() + u64::from(ask.weight) <= u64::from(ask.capacity)
     }
 
-    /// Drops whoever is past its time, then lets in whoever can enter now.
+    /// Drops claims that have expired, then admits the claims that can enter now.
     pub(super) fn settle(&mut self, now: Now, notices: &mut Vec<AddressedPush>) {
         self.holders.purge(now.at);
         self.queue.purge(now.at);

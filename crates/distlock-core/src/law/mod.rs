@@ -7,13 +7,14 @@
 //!
 //! # The rules
 //!
-//! 1. **Admission.** A claim of weight w out of capacity c is admitted if nobody is ahead of it and
-//!    the weights held plus w are at most c. A claim for the whole of its capacity is exclusive: it
-//!    needs the key for itself and nobody enters while it holds, whatever capacity they believe in.
+//! 1. **Admission.** A claim of weight w out of capacity c is admitted if no client is ahead of it
+//!    and the weights held plus w are at most c. A claim for the whole of its capacity is
+//!    exclusive: it needs the key for itself and no client enters while it holds, whatever capacity
+//!    they believe in.
 //! 2. **Ahead** is what the [`Order`](crate::Order) says. It binds everybody, also one-shot asks
-//!    and asks with a larger capacity: nobody overtakes.
-//! 3. **Expiry.** Every holder has its own lease and every client its own heartbeat. Whoever is
-//!    past it does not count, from that very moment on. No lease shortens another.
+//!    and asks with a larger capacity: no claim overtakes another.
+//! 3. **Expiry.** Every holder has its own lease and every client its own heartbeat. A claim that
+//!    is past it does not count, from that very moment on. No lease shortens another.
 //! 4. **The release grants.** Whatever frees capacity (a release, an expiry noticed by anyone, a
 //!    waiter that leaves) admits the next in line in the same step.
 //! 5. **A grant to a waiter inherits the remaining life of its place**, so a waiter that died costs

@@ -105,7 +105,7 @@ impl Record {
         record
     }
 
-    /// True if nobody who was left out can have become first in line. If not, the verb that this
+    /// True if no claim that was left out can have become first in line. If not, the verb that this
     /// excerpt has just served must be decided on the whole record instead.
     pub fn knows_its_head(&self) -> bool {
         self.queue.knows_its_head()

@@ -141,7 +141,7 @@ impl Queue {
         self.shared.leave_out(shared);
     }
 
-    /// True if whoever is first in either line is part of this excerpt.
+    /// True if the first of either line is part of this excerpt.
     pub(super) fn knows_its_head(&self) -> bool {
         self.exclusive.knows_its_head() && self.shared.knows_its_head()
     }

@@ -62,8 +62,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The record of a key that nobody holds. `counter` is the largest fence or ticket it may ever
-    /// have given out; all later ones are larger.
+    /// The record of a key that no client holds. `counter` is the largest fence or ticket it may
+    /// ever have given out; all later ones are larger.
     pub fn new(counter: u64) -> Self {
         Self {
             holders: Holders::default(),
@@ -169,7 +169,7 @@ impl Record {
         now: Now,
     ) -> (Standing, Vec<AddressedPush>) {
         let mut notices = Vec::new();
-        // An exclusive hold depends on nobody else, so it touches nothing but itself. That keeps
+        // An exclusive hold depends on no other claim, so it touches nothing but itself. That keeps
         // held locks alive where the rest of a record is out of reach for a while.
         let alone = |held: &HeldClaim| held.is_exclusive() && held.until > now.at;
         if renewal.weight.is_some() || !self.holders.get(&renewal.claim.id).is_some_and(alone) {
@@ -302,7 +302,7 @@ impl Record {
         if broken.is_empty() { ReleaseOutcome::Gone } else { ReleaseOutcome::WasHeld }
     }
 
-    /// Notices what has ended meanwhile, on nobody's behalf: for stores that tidy up.
+    /// Notices what has ended meanwhile, without a request: for stores that tidy up.
     pub fn settle_at(&mut self, now: Now) -> Vec<AddressedPush> {
         let mut notices = Vec::new();
         self.settle(now, &mut notices);
@@ -346,7 +346,7 @@ impl Record {
         !self.is_live() && self.tombstones.is_empty()
     }
 
-    /// True if somebody holds or waits, as of the last verb.
+    /// True if a client holds or waits, as of the last verb.
     fn is_live(&self) -> bool {
         !self.holders.is_empty() || !self.queue.is_empty()
     }

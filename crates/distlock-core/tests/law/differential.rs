@@ -30,7 +30,7 @@ fn compare(name: &str, order: Order) {
         for step in 0..HISTORY_STEPS {
             let op = walk.next(world.now.at);
             if walk.rng.one_in(50) {
-                // Somebody sets the wall clock back. Leases do not care; fences must not.
+                // The wall clock is set back. Leases do not care; fences must not.
                 world.now.seed -= world.now.seed / 10;
             }
             one_step(&mut world, &mut oracle, &mut walk, &op, &format!("seed {seed} step {step}"));

@@ -206,7 +206,7 @@ impl Oracle {
         if broken.is_empty() { ReleaseOutcome::Gone } else { ReleaseOutcome::WasHeld }
     }
 
-    /// Forgets whoever is past its time and lets in whoever is next.
+    /// Forgets claims that have expired and lets in the next waiter.
     fn settle(&mut self, now: Now) {
         self.holds.retain(|hold| hold.until > now.at);
         self.places.retain(|place| place.until > now.at);
@@ -315,7 +315,7 @@ impl Oracle {
         self.places.iter().find(|place| place.ask.claim.id == id).map(|place| place.ticket)
     }
 
-    /// A client that is heard of at one place is alive at all of its places. One that it takes over
+    /// A claim that is heard of at one place is alive at all of its places. One that it takes over
     /// from another client brings the life it had.
     fn heartbeat(&mut self, ticket: Ticket, client: ClientId, until: Moment) {
         for place in self.places.iter_mut().filter(|place| place.ticket == ticket) {

@@ -1,4 +1,4 @@
-//! What must go on happening: nobody is forgotten, cut short or left behind.
+//! What must go on happening: no client is forgotten, cut short or left behind.
 
 use distlock_core::{ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX, Standing, Target};
 
@@ -21,7 +21,7 @@ fn no_waiter_is_stuck() {
     watch("no_waiter_is_stuck", &ORDERS, None, check, everybody_gets_in);
 }
 
-/// The waiters go on beating and every holder lets go: then everybody is granted in the end.
+/// The waiters go on beating and every holder releases: then everybody is granted in the end.
 fn everybody_gets_in(world: &mut World, seen: &mut Seen) {
     let hopeful: Vec<_> = seen.waiting().map(|(_, life)| life.clone()).collect();
     let mut granted = 0;
@@ -41,7 +41,7 @@ fn everybody_gets_in(world: &mut World, seen: &mut Seen) {
         granted += tell(world, seen, &Op::Pass(ms(1)));
     }
     assert!(granted >= hopeful.len(), "{granted} grants for {hopeful:#?}");
-    assert_eq!(seen.waiting().count(), 0, "somebody waits for ever");
+    assert_eq!(seen.waiting().count(), 0, "a client waits for ever");
 }
 
 /// Does it and returns how many waiters it let in.
@@ -71,7 +71,7 @@ fn nothing_is_left_when_all_is_released() {
         let mut walk = Walk::new(seed, order);
         for _ in 0..HISTORY_STEPS {
             match walk.next(world.now.at) {
-                // A kept key and a grave are left because somebody asked for them.
+                // A kept key and a grave are left because a client asked for them.
                 Op::Release(Target::Claim(claim), _) => {
                     world.release(Target::Claim(claim), ReleaseOptions::default());
                 }

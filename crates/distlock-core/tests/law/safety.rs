@@ -41,7 +41,8 @@ fn is_new(grant: &Grant) -> bool {
     grant.fence_before != Some(grant.fence)
 }
 
-/// Whoever enters with a fence of an earlier grant follows its own thread of work past the queue.
+/// A client that enters with a fence of an earlier grant follows its own thread of work past the
+/// queue.
 fn is_first_inside(grant: &Grant) -> bool {
     grant.fence > grant.top_before
 }

@@ -223,7 +223,7 @@ impl Seen {
         *end = until.max(*end);
     }
 
-    /// A claim may be let in and then released in one step; it is told to nobody as a grant.
+    /// A claim may be let in and then released in one step; it is reported to no client as a grant.
     fn hear_pushes(
         &mut self,
         notices: &[AddressedPush],

@@ -183,7 +183,7 @@ impl Walk {
         let span = if holds { self.rng.millis(&TTLS) } else { self.rng.millis(&PLACES) };
         let mut renewal = Renewal::hold(ask.claim.clone(), span);
         if self.rng.one_in(15) {
-            // Nobody has ever asked for this one.
+            // No client has asked for this one.
             renewal.claim = claim(self.rng.next());
         }
         renewal.ticket = if holds { None } else { self.rng.pick(&self.tickets).copied() };

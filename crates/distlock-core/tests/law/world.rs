@@ -61,13 +61,13 @@ impl World {
         }
     }
 
-    /// Lets time pass; the wall clock goes along.
+    /// Lets time pass; the wall clock moves with it.
     pub(crate) fn pass(&mut self, while_: Duration) {
         self.now.at = self.now.at.after(while_);
         self.now.seed += while_.as_micros() as u64;
     }
 
-    /// Forgets everything but the counter, as a store does with a record that nobody needs.
+    /// Forgets everything but the counter, as a store does with a record that no client needs.
     pub(crate) fn forget_if_idle(&mut self) {
         if self.record.is_idle() {
             self.record = Record::new(self.record.counter());

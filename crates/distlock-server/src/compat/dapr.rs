@@ -187,7 +187,7 @@ async fn release(
     }
 }
 
-/// The word under which this owner locked; none if it is somebody else's lock.
+/// The word under which this owner locked; none if it is another client's lock.
 fn nonce<'a>(holder: &'a Holder, name: &str) -> Option<&'a str> {
     let reason = holder.reason.as_ref()?.as_str();
     reason.strip_prefix(DAPR_MARK).filter(|_| holder.owner.as_str() == owner(name))

@@ -13,7 +13,7 @@ import { cycles, draw as drawWaits } from "./waits.js";
 const TICK_MS = 250;
 const SUMMARY_EVERY_MS = 2000;
 const SCAN_EVERY_MS = 1500;
-/** While nobody looks at the page. */
+/** While the page is hidden. */
 const HIDDEN_EVERY_MS = 15_000;
 /** A scan may take up this part of the time at most. */
 const SCAN_SHARE = 4;
@@ -31,7 +31,7 @@ let changedKeys = new Set();
 const openLock = (key) => { location.hash = `#/lock/${encodeURIComponent(key)}`; };
 const table = new Table(board, openLock, empty);
 const detail = new Detail(board, () => offset, changed);
-/** Sleeps, but not through the moment in which somebody looks again. */
+/** Sleeps, but not through the moment in which the page is shown again. */
 const sleep = (ms) => new Promise((wake) => {
   const timer = setTimeout(done, ms);
   document.addEventListener("visibilitychange", done);

@@ -37,7 +37,7 @@ export function ask(lock, holder, done) {
   dialog.replaceChildren(el("form.form", { onsubmit: submit },
     el("h2", { id: "break-title" }, "Break this lock?"),
     el("p", {}, el("strong", {}, holder.owner), " has held it for ", span(holder.heldMs),
-      ". It may still be at work, and hears of this only when it next renews. What it writes under "
+      ". It may still be at work, and learns this only when it next renews. What it writes under "
       + "fence ", el("code", {}, String(holder.fence)), " must be refused from then on."),
     el("label", {}, "Type the key to confirm ", el("code.confirm", {}, lock.key), typed),
     el("label", {}, "Reason, for the record", reason),
@@ -48,7 +48,7 @@ export function ask(lock, holder, done) {
   typed.focus();
 }
 
-/** The lock was seen again: if somebody else holds it by now, there is nothing to confirm. */
+/** The lock was seen again: if another client holds it by now, there is nothing to confirm. */
 export function seen(lock) {
   if (!asked || lock.key !== asked.key) return;
   if (lock.holders.some((holder) => holder.fence === asked.fence)) return;

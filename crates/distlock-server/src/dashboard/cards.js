@@ -48,7 +48,7 @@ export function setUp() {
 export function show(summary) {
   const plus = summary.truncated ? "+" : "";
   if (summary.listing === false) {
-    // Nobody can count what nobody can list.
+    // What cannot be listed cannot be counted.
     set("held", "–", "not listed");
     set("waiting", "–", "not listed");
     set("oldest", "–", "not listed");
@@ -65,10 +65,10 @@ export function show(summary) {
 function counted(summary, plus) {
   set("held", count(summary.held) + plus, summary.held === 1 ? "key" : "keys");
   set("waiting", count(summary.waiting) + plus, summary.contended
-    ? `for ${count(summary.contended)} ${summary.contended === 1 ? "key" : "keys"}` : "nobody",
+    ? `for ${count(summary.contended)} ${summary.contended === 1 ? "key" : "keys"}` : "none",
   summary.waiting > 0 ? "busy" : "");
   set("oldest", span(summary.oldestWaitMs),
-    summary.oldestWaitMs === undefined ? "nobody waits" : "and waiting");
+    summary.oldestWaitMs === undefined ? "no client waits" : "and waiting");
 }
 
 function past(summary) {

@@ -157,7 +157,7 @@ function queue(lock, past) {
 function estimate(ahead, hold, held) {
   if (hold === undefined) return "–";
   if (held < hold) return `about ${span(hold - held + ahead * hold)}`;
-  // The holder takes longer than holders usually do: when it ends nobody can say.
+  // The holder takes longer than holders usually do: its end cannot be estimated.
   return ahead ? `${span(ahead * hold)} after #1` : "overdue";
 }
 

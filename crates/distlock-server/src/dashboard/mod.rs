@@ -1,7 +1,7 @@
 //! The dashboard: one page inside the binary that shows who holds what and who waits.
 //!
 //! Its files are sent as they stand here: nothing is built, and nothing comes from elsewhere. The
-//! page asks the same routes as everybody else, with the token of whoever looks at it.
+//! page asks the same routes as everybody else, with the token of the client that looks at it.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ const FILES: [(&str, &str, &str); 16] = [
     ("waits.js", SCRIPT, include_str!("waits.js")),
 ];
 
-/// The page, its files, and what it may do for whoever looks at it.
+/// The page, its files, and what it may do for the client that looks at it.
 pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(async || ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], PAGE)))

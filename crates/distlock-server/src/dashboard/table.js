@@ -55,7 +55,7 @@ export class Table {
     $("rows").addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** The key that somebody has typed, if none that is shown is like it. */
+  /** The key that was typed, if none that is shown is like it. */
   get wanted() {
     return this.shown.length === 0 ? $("filter").value.trim() : "";
   }
@@ -129,7 +129,7 @@ export class Table {
     this.chosen();
   }
 
-  /** Makes the rows that are on the screen, and lets go of the others. */
+  /** Makes the rows that are on the screen, and drops the others. */
   draw() {
     const body = $("rows");
     const height = parseFloat(getComputedStyle($("table")).getPropertyValue("--row")) || 56;
@@ -215,7 +215,7 @@ function make(key, open) {
 function fill(row, lock) {
   const holder = first(lock);
   const others = lock.holdersTotal - 1;
-  const owner = holder ? holder.owner + (others > 0 ? ` and ${count(others)} more` : "") : "nobody";
+  const owner = holder ? holder.owner + (others > 0 ? ` and ${count(others)} more` : "") : "none";
   write(row.owner, owner);
   mark(row.owner, "title", holder?.owner);
   const reason = holder?.reason ?? (holder?.mode === "shared" ? "shared" : "");

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, unless somebody chose.
+// Light or dark: as the system says, unless the user chose.
 
 import { $, mark, write } from "./dom.js";
 

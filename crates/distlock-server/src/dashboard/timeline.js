@@ -21,7 +21,7 @@ export const ending = (visit) => ENDS[visit.state] ?? visit.state;
 /** True of a visit that neither holds nor waits. */
 export const isOver = (visit) => !["held", "waiting"].includes(visit.state);
 
-/** When nobody told how a hold ended, it ended at the latest when the next one began. */
+/** When the journal has no end of a hold, it ended at the latest when the next one began. */
 function withEnds(visits) {
   const grants = visits.map((visit) => visit.grantedAtMs).filter((at) => at !== undefined);
   return visits.map((visit) => {
@@ -52,7 +52,7 @@ export function timeline(visits, nowMs) {
   if (!recent.length) return el("p.soft", {}, "Nothing is known of its past.");
   const from = Math.min(nowMs - WINDOW_MIN_MS, ...recent.map((visit) => visit.beganAtMs));
   const at = (ms) => ((Math.min(ms, nowMs) - from) / (nowMs - from)) * 100;
-  // Whoever is there now comes first, in the order in which they get in.
+  // A claim that is there now comes first, in the order in which they get in.
   const owners = [...new Set(visits.filter((visit) => recent.includes(visit))
     .map((visit) => visit.owner))];
   const lanes = owners.slice(0, LANES_MAX).map((owner) => {

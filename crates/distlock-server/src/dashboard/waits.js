@@ -62,8 +62,8 @@ export function draw(into, board, open) {
       || (a.key < b.key ? -1 : 1));
   const parts = circles.map((circle) => deadlock(circle, open));
   if (!contended.length) {
-    parts.push(el("div.empty", {}, el("h2", {}, "Nobody waits"),
-      el("p", {}, "As soon as somebody waits for a lock, this shows for whom.")));
+    parts.push(el("div.empty", {}, el("h2", {}, "No client waits"),
+      el("p", {}, "Waiters appear here with the holders that they wait for.")));
   } else {
     parts.push(el("ol.chains", {}, ...contended.slice(0, KEYS_MAX)
       .map((lock) => chain(lock, caught.has(lock.key), open))));
@@ -95,8 +95,8 @@ function chain(lock, caught, open) {
     return el("div.names", {}, ...(shown.length ? shown : [el("span.soft", {}, none)]));
   };
   return el("li.chain", { "data-caught": caught },
-    names(lock.waiters, lock.waitersTotal, "nobody"), el("span.arrow", {}, "waits for"),
+    names(lock.waiters, lock.waitersTotal, "none"), el("span.arrow", {}, "waits for"),
     el("button.key.chip", { type: "button", onclick: () => open(lock.key) }, lock.key),
     el("span.arrow", {}, "held by"), names(lock.holders.map((h) => ({ owner: h.owner })),
-      lock.holdersTotal, "nobody yet"));
+      lock.holdersTotal, "none yet"));
 }

@@ -1,4 +1,4 @@
-//! What clients send. A member that nobody knows is refused: it is a mistake of somebody's.
+//! What clients send. An unknown member is refused: it is a mistake of the client.
 
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};

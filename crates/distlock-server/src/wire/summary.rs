@@ -22,11 +22,11 @@ pub(crate) struct SummaryBody {
     pub(crate) listing: bool,
     /// Keys that are held.
     pub(crate) held: u64,
-    /// Keys that somebody waits for.
+    /// Keys that a client waits for.
     pub(crate) contended: u64,
     /// Everybody who waits.
     pub(crate) waiting: u64,
-    /// The longest wait of those who wait now; absent if nobody does.
+    /// The longest wait of those who wait now; absent if no client does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest_wait_ms: Option<u64>,
     /// There are more keys than were counted.

@@ -56,7 +56,7 @@ async fn unlock_tells_what_it_found(service: Service) {
     lock(&service, ask("r", "one")).await.is(200);
     assert_eq!(unlock(&service, "r", "two").await, json!({"status": 2}));
     assert_eq!(unlock(&service, "r", "one").await, json!({"status": 0}));
-    // Somebody who shows the same label has not locked it through Dapr.
+    // A client who shows the same label has not locked it through Dapr.
     let path = "/api/v1/locks/dapr%2Flockstore%2Fr/leases";
     service.send("POST", path, json!({"owner": "one", "reason": "dapr 1"})).await.is(201);
     assert_eq!(unlock(&service, "r", "one").await, json!({"status": 2}));

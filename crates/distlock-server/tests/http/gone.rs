@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{PATH, Service, on_every_store};
 
 /// What the service promises is 200 ms. On a machine that has other things to do each single time
-/// may take longer, but never nearly as long as if nobody had noticed; the quickest may not.
+/// may take longer, but never nearly as long as if no client had noticed; the quickest may not.
 const SOON: Duration = Duration::from_millis(1_000);
 const AT_ALL: Duration = Duration::from_secs(10);
 
@@ -120,7 +120,7 @@ async fn a_grant_that_was_never_read_is_undone_at_once(service: Service) {
     tries.were_soon();
 }
 
-/// Takes the key away from whoever has it, if anybody does.
+/// Takes the key away from the client that has it, if anybody does.
 async fn break_hold(service: &Service) {
     let seen = service.get(&format!("/api/v1/locks/{PATH}")).await.is(200);
     if let Some(fence) = seen.json["holders"][0]["fence"].as_u64() {
@@ -178,7 +178,7 @@ async fn a_client_that_closes_while_queued_loses_its_place_at_once(service: Serv
     tries.were_soon();
 }
 
-/// The end of the client and the grant race each other. Whoever wins, the key is free in the end.
+/// The end of the client and the grant race each other. In both cases the key is free in the end.
 async fn a_grant_to_a_client_that_just_left_is_undone_at_once(service: Service) {
     let mut tries = Tries::of("closed as it was granted: the key was free");
     for pause_us in [0, 50, 100, 200, 400, 800, 1_600, 3_200] {

@@ -1,4 +1,4 @@
-//! Everything has a bound, and whoever meets it is told when to come back.
+//! Everything has a bound, and the client that meets it is told when to come back.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ async fn waiters_of_a_token_are_bounded() {
         service.until_waiting(2).await;
         let refused = wait().await.is(429);
         assert_eq!(refused.header("retry-after"), "1");
-        // Whoever does not wait is not refused for it.
+        // A client that does not wait is not refused for it.
         service.lease(json!({})).await.is(409);
         service.release(&held).await.is(204);
     };
@@ -93,7 +93,7 @@ async fn leases_asked_for_at_the_same_time_are_bounded_exactly() {
         let granted: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
         let refused = answers.iter().filter(|answer| answer.status == 429).count();
         assert_eq!((granted.len(), refused), (MAX, 40 - MAX), "in round {round}");
-        // Whoever repeats a request for a lease that is there is not refused for it.
+        // A client that repeats a request for a lease that is there is not refused for it.
         let (key, id) = (granted[0].text_of("key"), granted[0].text_of("leaseId"));
         take(key, Some(id)).await.is(200);
         for lease in granted {

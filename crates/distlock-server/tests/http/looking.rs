@@ -69,7 +69,7 @@ async fn a_key_shows_who_holds_and_who_waits(service: Service) {
     granted.is(201);
 }
 
-/// True if there is no journal: then nobody pretends that there is.
+/// True if there is no journal: then no answer pretends that there is.
 async fn without_a_past(service: &Service) -> bool {
     if service.locks.feed(distlock::StartAt::Now).is_ok() {
         return false;
@@ -134,7 +134,7 @@ async fn events_come_as_they_happen_and_again(service: Service) {
     let hello = stream.chunk().await.unwrap().unwrap();
     text.push_str(std::str::from_utf8(&hello).unwrap());
     assert!(text.contains("retry:"), "{text}");
-    // When that is nobody says, so something happens until it is heard.
+    // No message says when that is, so something happens until it is heard.
     let heard = AtomicBool::new(false);
     let knocking = async {
         while !heard.load(Ordering::Relaxed) {
@@ -164,7 +164,7 @@ async fn events_come_as_they_happen_and_again(service: Service) {
     assert_eq!((&released["owner"], &released["fence"]), (&json!("seen"), &granted["fence"]));
     drop(stream);
 
-    // Whoever comes back after the grant hears of the release, and not of the grant.
+    // A client that comes back after the grant learns of the release, and not of the grant.
     let request = service.client.get(service.url(path)).header("last-event-id", &id);
     let (mut again, mut text) = (request.send().await.unwrap(), String::new());
     let (_, first) = event(&mut again, &mut text, ("released", KEY)).await;

@@ -78,7 +78,7 @@ async fn everything_that_happens_is_counted_under_its_name() {
             if seen.values.get("distlock_waiters{group=\"jobs\"}") == Some(&1.0) {
                 break seen;
             }
-            assert!(begun.elapsed() < PATIENCE, "nobody waits:\n{}", seen.text);
+            assert!(begun.elapsed() < PATIENCE, "no client waits:\n{}", seen.text);
             tokio::time::sleep(Duration::from_millis(5)).await;
         };
         during.is("gauge", "distlock_held{group=\"jobs\"}", 1.0);

@@ -78,13 +78,13 @@ async fn what_is_locked_is_refused_and_the_time_shrinks(service: Service) {
     }
     let retried = run(&service, "retry", "r", json!({"waitMs": 100})).await.is(409);
     assert!(retried.number_of("retryAfterMs") < left, "{}", retried.text);
-    assert!(!holding.is_finished(), "nobody held it any more");
+    assert!(!holding.is_finished(), "no client held it any more");
 }
 
 async fn other_resources_are_free(service: Service) {
     let holding = hold(&service, "simple", "one").await;
     run(&service, "simple", "two", json!({"durationMs": 0})).await.is(200);
-    assert!(!holding.is_finished(), "nobody held the first any more");
+    assert!(!holding.is_finished(), "no client held the first any more");
 }
 
 async fn readers_run_together_and_writers_alone(service: Service) {

@@ -84,7 +84,7 @@ async fn a_lease_of_one_replica_is_renewed_and_released_by_another() {
     two.release(&held).await.is(204);
     two.lease(json!({"leaseId": id, "waitMs": 10_000})).await;
     one.renew(&id).await.is(200);
-    // The other replica knows who let go of it.
+    // The other replica knows who released it.
     one.release(&id).await.is(204);
     let begun = std::time::Instant::now();
     loop {

@@ -16,7 +16,7 @@ async fn the_description_is_true() {
     let program =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/schemathesis/bin/schemathesis");
     assert!(program.exists(), "`make setup` installs Schemathesis into target/schemathesis");
-    // What is held stays held: nobody shall wait for it for long.
+    // What is held stays held: no client shall wait for it for long.
     let brief = Duration::from_millis(50);
     let states = Folder::new();
     let service = Service::with(On::Memory, |config| {

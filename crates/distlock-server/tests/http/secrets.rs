@@ -59,7 +59,7 @@ fn no_secret_is_written_anywhere() {
     }
 }
 
-/// Does everything that can go right or wrong; returns the answers that are nobody's own, and the
+/// Does everything that can go right or wrong; returns the answers that hold no secret, and the
 /// ids that none of them may repeat.
 async fn everything() -> (Vec<String>, Vec<String>) {
     let args = ["--user", "locker", "on", &format!(">{PASSWORD}"), "~*", "&*", "+@all"];

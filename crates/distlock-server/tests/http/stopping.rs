@@ -1,4 +1,4 @@
-//! Stopping: whoever waits is sent away, what the service keeps is released, leases stay.
+//! Stopping: a client that waits is sent away, what the service keeps is released, leases stay.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ async fn a_service_stops_without_losing_anything(mut service: Service) {
     let ended = tokio::time::timeout(PATIENCE, stream.bytes()).await;
     assert!(ended.is_ok(), "the stream of events goes on");
     service.running.take().unwrap().await.unwrap().unwrap();
-    // Whoever waits would have waited for fifty seconds.
+    // A client that waits would have waited for fifty seconds.
     assert!(begun.elapsed() < PATIENCE, "it took {:?}", begun.elapsed());
 
     assert!(service.client.get(service.url("/health")).send().await.is_err(), "it still answers");

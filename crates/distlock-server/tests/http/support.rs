@@ -98,7 +98,7 @@ impl Service {
         Self { _store: store, ..Self::over(locks, change).await }
     }
 
-    /// A service over locks that somebody else has made.
+    /// A service over locks that the test has made.
     pub(crate) async fn over(locks: Locks, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
         change(&mut config);
@@ -223,7 +223,7 @@ impl Answer {
     }
 }
 
-/// A lease id that nobody has used.
+/// A lease id that no client has used.
 pub(crate) fn lease_id() -> String {
     distlock::ClaimId::random().unwrap().reveal()
 }

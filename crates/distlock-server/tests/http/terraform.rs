@@ -37,7 +37,7 @@ async fn a_state_is_locked_unlocked_and_locked_again(service: Service) {
     // What is free needs no unlocking.
     unlock(&service, "one").await.is(200);
     lock(&service, "two").await.is(200);
-    // What is somebody else's stays theirs.
+    // What another client holds stays held.
     unlock(&service, "one").await.is(423);
     lock(&service, "three").await.is(423);
 }
@@ -48,7 +48,7 @@ async fn a_locked_state_shows_its_holder(service: Service) {
     assert_eq!(busy.json, info("one"));
     let other = "/api/compat/terraform/staging";
     service.send("LOCK", other, info("two")).await.is(200);
-    // Somebody else's lock on the same key is shown as far as it goes.
+    // Another client's lock on the same key is shown as far as it goes.
     let path = "/api/v1/locks/terraform%2Fdev/leases";
     service.send("POST", path, json!({"owner": "ops", "reason": "moving"})).await.is(201);
     let busy = service.send("LOCK", "/api/compat/terraform/dev", info("x")).await.is(423);
@@ -62,7 +62,7 @@ async fn lock_is_idempotent_by_id(service: Service) {
     let seen = service.get("/api/v1/locks/terraform%2Fprod").await.is(200);
     assert_eq!(seen.number_of("holdersTotal"), 1);
     assert_eq!(seen.json["holders"][0]["owner"], "anna@laptop");
-    // Nobody renews it, so it is long from the beginning.
+    // No client renews it, so it is long from the beginning.
     assert!(seen.json["holders"][0]["remainingMs"].as_u64() > Some(23 * 60 * 60 * 1_000));
     service.send("LOCK", PATH, json!({"Who": "nobody"})).await.is(400);
     service.request("LOCK", PATH).body("{").send().await.unwrap();
@@ -121,7 +121,7 @@ async fn a_state_is_written_only_by_whoever_has_the_lock() {
     );
     write("two", "{}").await.is(409);
     write("", "{}").await.is(409);
-    // Whoever lost the lock cannot write any more, even after its successor has gone.
+    // A client that lost the lock cannot write any more, even after its successor has gone.
     service.send("UNLOCK", PATH, Value::Null).await.is(200);
     write("one", "{}").await.is(409);
     lock(&service, "two").await.is(200);
@@ -129,7 +129,7 @@ async fn a_state_is_written_only_by_whoever_has_the_lock() {
     unlock(&service, "two").await.is(200);
     write("two", "{}").await.is(409);
     assert_eq!(service.get(PATH).await.is(200).text, r#"{"serial":2}"#);
-    // Without a lock only while nobody has it.
+    // Without a lock only while no client has it.
     write("", r#"{"serial":3}"#).await.is(200);
     lock(&service, "three").await.is(200);
 

@@ -23,7 +23,7 @@ async fn a_waiter_is_granted_when_the_holder_releases(service: Service) {
     let (granted, ()) = tokio::join!(waiting, releasing);
     let granted = granted.is(201);
     assert!(granted.number_of("fence") > held.number_of("fence"));
-    // Nobody renews it but its client, so it is good for all of its time.
+    // Only its client renews it, so it is good for all of its time.
     assert!(granted.number_of("remainingMs") > 20_000, "{}", granted.text);
 }
 
@@ -67,7 +67,7 @@ async fn a_place_is_kept_and_taken_up_again(service: Service) {
     assert_eq!(wait(&two, 50).await.is(202).number_of("position"), 2);
     let again = wait(&one, 50).await.is(202);
     assert_eq!(again.number_of("ticket"), ticket.number_of("ticket"), "another place");
-    // Granted while nobody asks: the next request finds it.
+    // Granted while no client asks: the next request finds it.
     service.release(&held).await.is(204);
     service.until("granted", |lock| lock["waitersTotal"] == 1).await;
     let granted = wait(&one, 10_000).await.is(200);

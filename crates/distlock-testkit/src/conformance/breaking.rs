@@ -15,7 +15,7 @@ pub async fn a_break_frees_the_key(subject: &dyn Subject) {
     granted(operator.ask(&stage.mutex()).await);
 }
 
-/// A break with another fence hits nobody.
+/// A break with another fence hits no client.
 pub async fn a_break_with_another_fence_changes_nothing(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, operator] = stage.clients().await;

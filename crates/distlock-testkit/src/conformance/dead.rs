@@ -42,7 +42,7 @@ pub async fn a_buried_waiter_takes_no_place(subject: &dyn Subject) {
     assert!(a.inspect(&stage.key()).await.is_free());
 }
 
-/// A grave stands in nobody's way.
+/// A grave stands in no client's way.
 pub async fn a_grave_keeps_nobody_out(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;

@@ -74,7 +74,7 @@ pub async fn a_renewal_never_creates(subject: &dyn Subject) {
     granted(b.ask(&stage.mutex()).await);
 }
 
-/// After the lease a renewal is gone, even if nobody else came, and does not bring it back.
+/// After the lease a renewal is gone, even if no other client came, and does not bring it back.
 pub async fn a_renewal_after_expiry_is_gone(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;

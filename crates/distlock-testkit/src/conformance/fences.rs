@@ -19,7 +19,7 @@ async fn visit(client: &KitClient, ask: &Ask) -> u64 {
     fence
 }
 
-/// A fence is larger than the one before a release, whoever asks.
+/// A fence is larger than the one before a release, for every client.
 pub async fn fences_grow_over_releases(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let clients: [_; 3] = stage.clients().await;

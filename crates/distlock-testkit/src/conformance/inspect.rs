@@ -8,7 +8,7 @@ use super::support::{
     AskExt, KitStage, LONG, SHORT, STORE_LATE_MAX, busy, granted, label, waiting,
 };
 
-/// A key that nobody holds is free, before and after.
+/// A key that no client holds is free, before and after.
 pub async fn a_free_key_looks_free(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let a = stage.client().await;

@@ -10,7 +10,7 @@ use super::support::{
     AskExt, KitStage, LONG, SHORT, STORE_LATE_MAX, busy, gone, granted, held, label, mutex,
 };
 
-/// A free key is granted to whoever asks.
+/// A free key is granted to a client that asks.
 pub async fn a_free_key_is_granted(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let a = stage.client().await;
@@ -50,7 +50,7 @@ pub async fn at_most_one_of_a_hundred_asks_is_granted(subject: &dyn Subject) {
         }
         stage.pass(Duration::from_millis(10)).await;
     }
-    panic!("nobody holds and nobody can");
+    panic!("no client holds the key, and none can");
 }
 
 /// Where one store decides, one of a hundred concurrent asks is granted.
@@ -174,7 +174,7 @@ pub async fn retry_after_tells_when_the_lease_ends(subject: &dyn Subject) {
     assert!(after <= before - SHORT + STORE_LATE_MAX, "{before:?}, then {after:?}");
 }
 
-/// Whoever knows the claim id can renew and release, over whatever connection.
+/// A client that knows the claim id can renew and release, over any connection.
 pub async fn a_claim_belongs_to_its_id(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;

@@ -1,4 +1,4 @@
-//! A grant to a waiter is pushed to that waiter, and to nobody else.
+//! A grant to a waiter is pushed to that waiter, and to no other client.
 
 use distlock_core::{Push, ReleaseOutcome};
 
@@ -82,7 +82,7 @@ pub async fn a_leaving_waiter_wakes_the_next(subject: &dyn Subject) {
     assert!(matches!(inbox.hear().await, Push::Granted { ticket: got, .. } if got == ticket));
 }
 
-/// Who is admitted because somebody notices an expiry is pushed.
+/// A waiter that is admitted because a client notices an expiry gets a push.
 pub async fn an_expiry_wakes_the_next(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;

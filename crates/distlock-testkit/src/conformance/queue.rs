@@ -90,7 +90,7 @@ pub async fn ahead_counts_those_in_front(subject: &dyn Subject) {
     assert_eq!(busy(a.ask(&stage.mutex()).await).ahead, 5, "a newcomer would be the sixth");
 }
 
-/// A release admits the first in line in the same step: nobody comes between.
+/// A release admits the first in line in the same step: no client comes between.
 pub async fn a_release_admits_the_next(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
@@ -102,7 +102,7 @@ pub async fn a_release_admits_the_next(subject: &dyn Subject) {
     held(b.beat(&y, ticket).await);
 }
 
-/// The end of a lease admits the first in line, ahead of whoever notices it.
+/// The end of a lease admits the first in line, ahead of the client that notices it.
 pub async fn an_expiry_admits_the_next(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;
@@ -169,7 +169,7 @@ pub async fn a_waiter_that_leaves_too_late_passes_it_on(subject: &dyn Subject) {
     held(c.beat(&z, behind).await);
 }
 
-/// A wrong claim's release removes nobody from the line.
+/// A wrong claim's release removes no client from the line.
 pub async fn a_wrong_claim_removes_no_waiter(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;

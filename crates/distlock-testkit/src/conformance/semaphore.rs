@@ -74,7 +74,7 @@ pub async fn a_larger_capacity_counts_by_its_own(subject: &dyn Subject) {
     busy(b.ask(&stage.permits(1, 5)).await);
 }
 
-/// Lowering the capacity evicts nobody; newcomers wait until there are few enough.
+/// Lowering the capacity evicts no client; newcomers wait until there are few enough.
 pub async fn a_lower_capacity_evicts_nobody(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b] = stage.clients().await;

@@ -179,7 +179,7 @@ impl KitClient {
         let answer = self.backend.acquire(ask).await.expect("an acquire is answered");
         self.settled().await;
         match answer {
-            // Whoever is outvoted releases what some nodes may have granted.
+            // A claim that is outvoted releases what some nodes may have granted.
             Answer::Outvoted(why) => {
                 let claim = ask.claim.clone();
                 let target = match ask.attempt {

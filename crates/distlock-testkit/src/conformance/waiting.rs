@@ -48,7 +48,7 @@ pub async fn a_dead_place_comes_back_at_the_end(subject: &dyn Subject) {
     assert!(again.ticket.is_some_and(|ticket| ticket > before), "{again:?} after {before}");
 }
 
-/// Whoever touches the key next lets the line move on past a dead one.
+/// A client that touches the key next lets the line move on past a dead one.
 pub async fn anybody_moves_the_line_on(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c, d] = stage.clients().await;
@@ -135,7 +135,7 @@ pub async fn a_heartbeat_covers_no_other_key(subject: &dyn Subject) {
     waiting(b.beat(&y, ticket).await);
 }
 
-/// A place belongs to whoever renews it: it lives on with that client.
+/// A place belongs to the client that renews it: it lives on with that client.
 pub async fn a_place_follows_its_renewals(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;

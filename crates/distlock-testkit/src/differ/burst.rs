@@ -17,8 +17,8 @@ struct Lane {
 }
 
 impl Episode<'_> {
-    /// Two clients ask for all keys, the first lets go of them, the second says that it is still
-    /// there, and lets go, too.
+    /// Two clients ask for all keys, the first releases them, the second says that it is still
+    /// there, and releases, too.
     pub(super) async fn burst(
         &mut self,
         [first, second]: [usize; 2],
@@ -44,8 +44,8 @@ impl Episode<'_> {
         id: ClaimId,
         report: &mut DifferReport,
     ) {
-        let nobody = Target::Claim(Claim::new(self.planner.key.clone(), id));
-        self.release(client, &nobody, &nobody, ReleaseOptions::default(), report).await;
+        let unknown = Target::Claim(Claim::new(self.planner.key.clone(), id));
+        self.release(client, &unknown, &unknown, ReleaseOptions::default(), report).await;
     }
 
     async fn ask_for_all(

@@ -95,7 +95,7 @@ impl Episode<'_> {
         }
     }
 
-    /// Whoever it is, held or waiting; mostly its own client hears of it.
+    /// Any claim, held or waiting; mostly its own client learns of it.
     async fn somebody_leaves(
         &mut self,
         asks: &[(usize, Ask)],
@@ -146,7 +146,7 @@ impl Episode<'_> {
         }
     }
 
-    /// One heartbeat; whoever waits no longer is not believed to from then on.
+    /// One heartbeat; a claim that waits no longer is removed from the plan.
     async fn renew_of(
         &mut self,
         client: usize,

@@ -48,7 +48,7 @@ pub(super) enum Op {
         span: Duration,
         weight: Option<u32>,
         raise: bool,
-        /// Whoever is believed to wait says so.
+        /// A claim that is believed to wait says so.
         beats: bool,
     },
     Release {
@@ -77,8 +77,8 @@ pub(super) enum Op {
         asks: Vec<(usize, Ask)>,
         lifetime: Duration,
     },
-    /// At a key of their own, some ask one by one; then one lets go while another asks, at the same
-    /// moment, time and again: who leaves and who comes.
+    /// At a key of their own, some ask one by one; then one releases while another asks, at the
+    /// same moment, time and again: who leaves and who comes.
     Swap {
         asks: Vec<(usize, Ask)>,
         swaps: Vec<(usize, usize)>,
@@ -254,7 +254,7 @@ impl Planner {
         Op::Renew { client, batch, span, weight: None, raise: false, beats: true }
     }
 
-    /// Asks of two clients for the same keys, which nobody else uses.
+    /// Asks of two clients for the same keys, which no other test uses.
     fn burst(&mut self, client: usize) -> Op {
         let clients = [client, self.index(self.clients)];
         let (number, count) = (self.rng.next_u64(), 2 + self.rng.below(11));
@@ -272,7 +272,7 @@ impl Planner {
         Op::Burst { clients, asks }
     }
 
-    /// Asks of one client and a few of others for one key, which nobody else uses.
+    /// Asks of one client and a few of others for one key, which no other test uses.
     fn crowd(&mut self, client: usize) -> Op {
         let key = format!("{}/{:x}", self.key, self.rng.next_u64());
         let key = Key::new(key).expect("a short key");
@@ -295,7 +295,7 @@ impl Planner {
         Op::Crowd { asks, lifetime: CROWD_SPAN + Duration::from_secs(1) }
     }
 
-    /// Mostly whoever has waited longest leaves, and mostly somebody new comes.
+    /// Mostly the client that has waited longest leaves, and mostly a new client comes.
     fn swap(&mut self, client: usize) -> Op {
         let key = format!("{}/{:x}", self.key, self.rng.next_u64());
         let key = Key::new(key).expect("a short key");

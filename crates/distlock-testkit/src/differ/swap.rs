@@ -1,4 +1,4 @@
-//! One lets go and another asks, at the same moment: it must come out as if one had been first.
+//! One releases and another asks, at the same moment: it must come out as if one had been first.
 
 use distlock_core::law::{Now, Record};
 use distlock_core::{Answer, Ask, ReleaseOptions, ReleaseOutcome, Target};
@@ -23,7 +23,7 @@ enum First {
 }
 
 impl Episode<'_> {
-    /// Some ask for a key one by one. Then time and again one of them lets go while the next one
+    /// Some ask for a key one by one. Then time and again one of them releases while the next one
     /// asks, or one who has asked before.
     pub(super) async fn swap(
         &mut self,

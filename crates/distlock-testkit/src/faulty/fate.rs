@@ -7,7 +7,7 @@ use crate::Rng;
 /// What goes wrong, and how often. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// A request never arrives: nothing happens and the caller hears of it by a time-out.
+    /// A request never arrives: nothing happens and the caller learns of it by a time-out.
     pub lose_request: f64,
     /// A request is executed and its answer never arrives.
     pub lose_reply: f64,

@@ -7,7 +7,7 @@ use distlock_core::Moment;
 use super::{Rule, SeenAcquisition, Stamp, Violation};
 
 /// What happens at one moment of the sweep. Ends come first: at the very moment of its end a
-/// validity excludes nobody any more.
+/// validity excludes no client any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SweepEvent {
     End,
@@ -71,7 +71,7 @@ fn events(entries: &[&SeenAcquisition]) -> Vec<(Moment, SweepEvent, u64, usize)>
             continue;
         };
         let until: Option<Stamp> = seen.until();
-        // What ended when it began excluded nobody.
+        // What ended when it began excluded no client.
         if until.is_some_and(|(until, _)| until <= from) {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Nobody overtakes: queued claims in ticket order, and no grant past those who are ahead.
+//! No claim overtakes another: queued claims in ticket order, and no grant past those who are
+//! ahead.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ fn out_of_turn(order: Order, turns: &[QueueTurn<'_>]) -> Vec<Violation> {
     violations
 }
 
-/// Grants past somebody who waited all the while and whom the order puts ahead.
+/// Grants past a client who waited all the while and whom the order puts ahead.
 fn overtaken(
     order: Order,
     entries: &[&SeenAcquisition],

@@ -12,7 +12,7 @@ pub enum Rule {
     Exclusion,
     /// A fence was used twice or went back.
     Fence,
-    /// Somebody overtook.
+    /// A claim overtook another.
     Order,
     /// A claim was granted or ended twice, or out of turn.
     Accounting,

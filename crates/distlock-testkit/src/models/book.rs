@@ -17,11 +17,11 @@ pub(crate) type Number = u8;
 /// A way in which the law could have been written wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// A release frees the key and leaves the rest to whoever comes next.
+    /// A release frees the key and leaves the rest to the next client.
     ReleaseAdmitsNobody,
-    /// What has ended is dropped, and nobody is let in for it.
+    /// What has ended is dropped, and no claim is admitted for it.
     PurgeAdmitsNobody,
-    /// Whoever asks while the key is free gets it, whoever waits.
+    /// A client that asks while the key is free gets it, whatever the queue.
     NewcomersBarge,
     /// A waiter that gives up leaves the queue, but not a hold it got meanwhile.
     CancelMissesGrant,

@@ -185,8 +185,8 @@ fn hand_over_mutants() -> Vec<Case> {
             "validity counts from the last heartbeat sent",
             by(LockMistake::CountFromLastSend),
         ),
-        Case::mutant(HAND_OVER_CASES, "a release admits nobody", law(Flaw::ReleaseAdmitsNobody)),
-        Case::mutant(HAND_OVER_CASES, "a purge admits nobody", law(Flaw::PurgeAdmitsNobody)),
+        Case::mutant(HAND_OVER_CASES, "a release admits no waiter", law(Flaw::ReleaseAdmitsNobody)),
+        Case::mutant(HAND_OVER_CASES, "a purge admits no waiter", law(Flaw::PurgeAdmitsNobody)),
         Case::mutant(HAND_OVER_CASES, "a newcomer barges", three),
         Case::mutant(
             HAND_OVER_CASES,
@@ -209,7 +209,7 @@ fn wake_mutants() -> Vec<Case> {
     vec![
         Case::mutant(
             WAKE_UP_CASES,
-            "whoever subscribes after asking does not ask again",
+            "the client that subscribes after asking does not ask again",
             by(true, WakeMistake::SubscribeLast),
         ),
         Case::mutant(
@@ -258,7 +258,7 @@ fn quorum_mutants() -> Vec<Case> {
 /// What must be reachable under the real rules: a world in which nothing happens breaks nothing.
 pub fn goals() -> Vec<Case> {
     vec![
-        Case::goal(LEASE_CASES, "somebody holds after another has lost", lease(), |_, state| {
+        Case::goal(LEASE_CASES, "a client holds after another has lost", lease(), |_, state| {
             state.is_succeeded().then_some("reached")
         }),
         Case::goal(HAND_OVER_CASES, "a pushed grant is believed", hand_over(), |_, state| {

@@ -10,7 +10,7 @@ use super::redis::own_folder;
 pub struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// An empty folder that nobody else uses.
+    /// An empty folder that no other test uses.
     ///
     /// # Panics
     ///

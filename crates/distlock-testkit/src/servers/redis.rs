@@ -238,7 +238,7 @@ impl RedisServer {
             });
         let child = self.child.insert(child);
         let started = Instant::now();
-        // Somebody else's server may answer on the port while ours gives up: only ours will do.
+        // The server of another test may answer on the port while ours gives up: only ours will do.
         let ours = format!("process_id:{}\r\n", child.id());
         while !command(self.port, &["INFO", "server"]).is_ok_and(|reply| reply.contains(&ours)) {
             assert!(started.elapsed() < START_MAX, "{:?} does not start", self.program);
@@ -265,7 +265,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port that nobody listens on. It lies below those that the system gives to outgoing
+/// A free port. It lies below those that the system gives to outgoing
 /// connections, and each process looks elsewhere first, so that hardly anybody else takes it.
 pub(crate) fn free_port() -> u16 {
     static TRIED: AtomicU32 = AtomicU32::new(0);

@@ -98,7 +98,7 @@ impl RedisSentinel {
         reply.lines().nth(4).and_then(|port| port.trim().parse().ok())
     }
 
-    /// Makes the Sentinels name another server as the primary; nobody tells the present one.
+    /// Makes the Sentinels name another server as the primary; the present one is not told.
     ///
     /// # Panics
     ///

@@ -89,7 +89,7 @@ impl Memory {
     fn join(store: Arc<MemoryStore>) -> Self {
         let client = {
             let mut state = store.state();
-            // Nobody outside this process can forge a client of this store, so a number will do.
+            // No client outside this process can forge a client of this store, so a number will do.
             state.clients_made += 1;
             let client = ClientId::from_bytes(state.clients_made.to_be_bytes());
             state.clients.insert(client, broadcast::channel(MEMORY_PUSHES_MAX).0);
@@ -149,14 +149,15 @@ impl MemoryState {
         }
         for notice in notices {
             if let Some(client) = self.clients.get(&notice.to) {
-                // Nobody listening is no error: the heartbeat tells.
+                // A push without a listener is no error: the heartbeat tells.
                 let _ = client.send(notice.push);
             }
         }
         outcome
     }
 
-    /// Looks at one more record each time, so that keys nobody asks for again are forgotten, too.
+    /// Looks at one more record each time, so that keys no client asks for again are forgotten,
+    /// too.
     fn tidy(&mut self, now: Now) {
         let after = self.tidied.take().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.records.range((after, Bound::Unbounded)).next().map(|(key, _)| key.clone());

@@ -305,7 +305,7 @@ impl<'a> AcquireState<'a> {
     }
 
     /// Some nodes of the store granted it and too many did not. Before anybody asks again they are
-    /// let go: a crowd that has split the votes would never come to an end.
+    /// released: a crowd that has split the votes would never come to an end.
     async fn let_go(&mut self) -> Result<(), Error> {
         if self.limit == WaitLimit::Once {
             return Ok(()); // The clean-up does it.
@@ -339,7 +339,7 @@ impl<'a> AcquireState<'a> {
         located(&*self.keeper.backend, &self.ask.claim.key, fault)
     }
 
-    /// Nobody can tell what happened. Tries again if that can help and there is time for it.
+    /// It is unknown what happened. Tries again if that can help and there is time for it.
     async fn fault(&mut self, fault: Fault, pause: Option<Duration>) -> Result<(), Error> {
         let fault = self.located(fault);
         let now = self.keeper.clock.now();

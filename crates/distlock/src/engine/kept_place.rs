@@ -1,4 +1,4 @@
-//! A place that a call keeps when its wait is over: it is given up unless the caller hears of it.
+//! A place that a call keeps when its wait is over: it is given up unless the caller learns of it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,9 +37,10 @@ pub(crate) struct AcquireRequest {
     pub(crate) settings: Arc<Settings>,
     /// The claim id is the caller's: it is not exchanged for another.
     pub(crate) fixed_id: bool,
-    /// Nobody will renew the grant soon, so it must be good for the full ttl.
+    /// No client will renew the grant soon, so it must be good for the full ttl.
     pub(crate) full_ttl: bool,
-    /// After so long in the queue the call fails, and leaves its place to whoever knows the id.
+    /// After so long in the queue the call fails, and leaves its place to a client that knows the
+    /// id.
     pub(crate) keep_place_after: Option<Duration>,
 }
 

@@ -108,7 +108,7 @@ impl Hold {
     /// A token that is cancelled when the hold ends, however it ends.
     pub(crate) fn ended(&self) -> CancellationToken {
         let token = lock(&self.ended).get_or_insert_default().clone();
-        // Whoever ended it before found no token. Whoever does so from now on finds this one.
+        // An end before this point found no token; an end from now on finds this one.
         if self.valid_until().is_err() {
             token.cancel();
         }
@@ -171,7 +171,7 @@ impl Hold {
         self.announce_loss(reason);
     }
 
-    /// The guard let go of it at this moment, as far as it knows while it held.
+    /// The guard released it at this moment, as far as it knows while it held.
     pub(crate) fn announce_release(&self, at: Moment) {
         let (key, held) = (&self.claim.key, at.since(self.since));
         self.observer.emit(|| Event::Released { key: key.clone(), fence: self.fence, held });

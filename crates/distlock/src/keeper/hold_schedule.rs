@@ -137,7 +137,7 @@ impl HoldSchedule {
         }
     }
 
-    /// Whoever was to answer is gone.
+    /// The call that was to answer is gone.
     pub(super) fn forgotten(&mut self) {
         self.in_flight = None;
     }

@@ -53,7 +53,7 @@ impl StateWord for AtomicU64 {
 /// The state of a hold, in a single word.
 ///
 /// The word is the moment until which the hold is valid, or how it ended. Because validity and
-/// state are one word, nobody can see a hold that is held and past its validity, and a renewal
+/// state are one word, no caller can see a hold that is held and past its validity, and a renewal
 /// that is confirmed too late cannot bring an ended hold back.
 #[derive(Debug)]
 pub(crate) struct HoldState<W = AtomicU64>(W);
@@ -101,7 +101,7 @@ impl<W: StateWord> HoldState<W> {
 
     /// A release found nothing to release: the hold had been lost before.
     pub(crate) fn amend(&self, reason: LossReason) {
-        // Only the one release can amend, so there is nobody to race with.
+        // Only the one release can amend, so there is no race.
         let _ = self.0.swap_if(encode(HoldEnd::Released), encode(HoldEnd::Lost(reason)));
     }
 
@@ -209,12 +209,12 @@ mod tests {
     fn a_renewal_confirmed_too_late_does_not_count() {
         let state: HoldState = HoldState::new(AT(5));
         assert!(!state.extend(AT(50), AT(5)));
-        assert_eq!(state.read(), Ok(AT(5)), "nobody has looked yet");
+        assert_eq!(state.read(), Ok(AT(5)), "no call has looked yet");
         assert!(state.check(AT(5), LossReason::Expired).1);
     }
 
-    /// All interleavings of a renewal, a look at the clock and an end by somebody else: exactly one
-    /// of them ends the hold, and whoever was told "held" was told so before the end.
+    /// All interleavings of a renewal, a look at the clock and an end by another thread: exactly
+    /// one of them ends the hold, and every answer "held" was given before the end.
     #[test]
     fn every_interleaving_ends_a_hold_once() {
         loom::model(|| {
@@ -225,7 +225,7 @@ mod tests {
             let (seen, expired) = state.check(AT(6), LossReason::Expired);
             let (extended, ended) = (renewer.join().unwrap(), ender.join().unwrap());
             assert!(!(ended && expired), "ended twice");
-            assert!(ended || expired, "nobody ended it");
+            assert!(ended || expired, "no thread ended it");
             assert!(
                 !(expired && extended),
                 "extended after it had expired, or expired while valid"

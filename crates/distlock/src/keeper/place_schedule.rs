@@ -23,7 +23,7 @@ pub(super) struct PlaceSchedule {
     again: bool,
     /// No heartbeat was sent yet.
     fresh: bool,
-    /// The store pushes grants, so nobody needs to look out for them.
+    /// The store pushes grants, so waiters need not poll for them.
     pushed: bool,
 }
 
@@ -105,7 +105,7 @@ impl PlaceSchedule {
         }
     }
 
-    /// Whoever was to answer is gone.
+    /// The call that was to answer is gone.
     pub(super) fn forgotten(&mut self) {
         self.in_flight = None;
     }
@@ -116,8 +116,8 @@ impl PlaceSchedule {
         // A late answer to an earlier heartbeat proves no less than what is known already.
         self.acknowledged = self.acknowledged.max(sent_at);
         self.next = self.acknowledged.after(self.interval());
-        // The first in line also looks exactly when the holder's lease can end, because nobody
-        // else may be there to notice; and again and again if nobody would tell it of a release.
+        // The first in line also looks exactly when the holder's lease can end, because no other
+        // client may notice it; and again and again where no push announces a release.
         if standing.ahead == 0 {
             let ends = standing.retry_after.unwrap_or(Duration::MAX);
             let look = if self.pushed { ends } else { ends.min(HEAD_POLL_EVERY) };

@@ -38,7 +38,7 @@ pub(super) enum Effect {
     Renewed(Arc<Hold>, Duration),
     /// A renewal failed.
     AtRisk(Arc<Hold>, HoldRisk, Fault),
-    /// Somebody waits behind this many.
+    /// A client waits behind this many.
     Waits(Key, u64),
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Effect {
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) all: Vec<Effect>,
-    /// Nobody wants to hear of every renewal by itself: they are only counted.
+    /// No listener wants an event for each renewal: they are only counted.
     pub(super) quiet: bool,
     pub(super) renewals: u64,
 }

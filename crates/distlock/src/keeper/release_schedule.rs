@@ -12,7 +12,7 @@ const RELEASE_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How long to go on beyond the lease. After that the store has forgotten the claim by itself.
 const RETRY_BEYOND_LEASE: Duration = Duration::from_secs(60);
 
-/// How long an acquire that nobody waits for any more can still arrive at the store.
+/// How long an acquire that no caller waits for any more can still arrive at the store.
 pub(crate) const LATE_ACQUIRE_MAX: Duration = Duration::from_secs(60);
 
 /// The schedule of one release.
@@ -77,7 +77,7 @@ impl ReleaseSchedule {
         ReleaseOptions { keep: self.keep_until.since(now), bury: self.bury }
     }
 
-    /// Whoever was to answer is gone.
+    /// The call that was to answer is gone.
     pub(super) fn forgotten(&mut self) {
         self.in_flight = false;
     }

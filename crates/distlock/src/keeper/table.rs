@@ -99,7 +99,7 @@ impl QueuedClaim {
 #[derive(Debug, Default)]
 pub(super) struct ClaimTable {
     pub(super) entries: Slab<ClaimEntry>,
-    /// Where each claim is among them. Whoever comes from a timer or with an answer knows. Most ids
+    /// Where each claim is among them. Timers and answers bring their index along. Most ids
     /// are random; how many of them callers may choose is limited where they come in.
     slots: HashMap<ClaimId, TableIndex, RandomState>,
     /// Where further claims are whose id, chosen by a caller, is that of another claim on another
@@ -344,7 +344,7 @@ impl ClaimTable {
         }
     }
 
-    /// Sends what keeps a claim alive, or lets go of it.
+    /// Sends what keeps a claim alive, or releases it.
     fn send(&mut self, slot: TableIndex, now: Moment, plan: &mut KeeperPlan) {
         let Some(entry) = self.entries.get_mut(slot) else { return };
         let claim = Claim::new(entry.key.clone(), entry.id);
@@ -353,7 +353,7 @@ impl ClaimTable {
                 let until = valid_until(hold, lease, now).unwrap_or(now);
                 let patience = lease.patience(now, until);
                 if patience + TIMER_LATE_MAX >= until.since(now) {
-                    // Should there be no answer, the lease ends before anybody hears of that.
+                    // Should there be no answer, the lease ends before a caller learns of that.
                     hold.set_failing(true);
                 }
                 let mut renewal = Renewal::hold(claim, lease.settings.lease());

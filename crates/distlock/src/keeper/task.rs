@@ -22,7 +22,7 @@ use super::{Keeper, RELEASE_MAX};
 use crate::engine::{located, silence};
 use distlock_core::sync::lock;
 
-/// How many waiting claims go into one call, and whoever else waits at the last of their keys: a
+/// How many waiting claims go into one call, and all others that wait at the last of their keys: a
 /// driver sends one heartbeat per key for them all.
 const HEARTBEATS_MAX: usize = 10_000;
 

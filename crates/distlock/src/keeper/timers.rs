@@ -8,7 +8,7 @@ use distlock_core::Moment;
 /// Where a claim sits in the table.
 pub(super) type TableIndex = usize;
 
-/// Nobody comes before the first, nor after the last.
+/// The end of a list: before the first, and after the last.
 const NO_LINK: TableIndex = TableIndex::MAX;
 
 /// The claims by the moment at which they are due.

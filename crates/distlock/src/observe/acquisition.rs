@@ -13,10 +13,10 @@ use crate::engine::Grant;
 use crate::keeper::{Keeper, PlaceVerdict};
 use crate::options::Settings;
 
-/// Nobody waits yet.
+/// The call does not wait yet.
 const NOT_WAITING: u64 = 0;
 
-/// Somebody waits without a place in a queue. No ticket is so large.
+/// The call waits without a place in a queue. No ticket is so large.
 const POLLING: u64 = u64::MAX;
 
 /// An acquisition under way. One that is dropped was cancelled.
@@ -127,7 +127,7 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    /// Whoever never waited has not given up, but was refused.
+    /// A call that never waited has not given up, but was refused.
     fn gave_up(&self, why: &'static str) {
         if self.place.load(Ordering::Relaxed) == NOT_WAITING {
             return;

@@ -26,14 +26,14 @@ const APPEND_MAX: Duration = Duration::from_secs(5);
 const APPEND_PAUSE_MIN: Duration = Duration::from_millis(100);
 const APPEND_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// After so many failures in a row nobody waits for the journal any more: about a minute.
+/// After so many failures in a row no call waits for the journal any more: about a minute.
 const HOPELESS_AFTER: u32 = 12;
 
 /// The queue of notes on their way into the journal.
 pub(crate) struct JournalWriter {
     journal: OnceLock<Arc<dyn Journal>>,
     queue: Mutex<NoteQueue>,
-    /// There is something to write, or somebody waits for it to be written.
+    /// There is something to write, or a flush waits for it to be written.
     work: Notify,
     /// Something was written, or given up.
     done: Notify,
@@ -47,7 +47,7 @@ struct NoteQueue {
     first: u64,
     retention: Retention,
     dropped: u64,
-    /// Somebody waits for everything to be written.
+    /// A flush waits for everything to be written.
     hurried: usize,
     /// Failures in a row.
     failures: u32,
@@ -123,7 +123,7 @@ impl JournalWriter {
         (queue.notes.len(), queue.dropped)
     }
 
-    /// Waits until everything that was noted before is written, or given up. Somebody has to
+    /// Waits until everything that was noted before is written, or given up. A task has to
     /// [`run`](Self::run) meanwhile.
     pub(crate) async fn flush(&self) {
         let _hurry = FlushWaiter::new(self);
@@ -154,7 +154,7 @@ impl JournalWriter {
                     if failures > 0 {
                         tokio::time::sleep(pause(failures, hurried)).await;
                     } else if !hurried {
-                        // Whoever hurries ends the gathering.
+                        // A flush ends the gathering.
                         let _ = tokio::time::timeout(GATHER, work).await;
                     }
                     self.write(&**journal, clock).await;
@@ -194,7 +194,7 @@ impl JournalWriter {
                 }
                 queue.failures = queue.failures.saturating_add(1);
                 if !fault.is_transient() {
-                    // It will fail again until somebody mends it: nobody shall wait for that.
+                    // It will fail again until it is repaired: no call shall wait for that.
                     let all = queue.next();
                     queue.dropped += queue.remove_below(all);
                 }
@@ -205,13 +205,13 @@ impl JournalWriter {
     }
 }
 
-/// The pause after a number of failures in a row; short if somebody waits.
+/// The pause after a number of failures in a row; short if a flush waits.
 fn pause(failures: u32, hurried: bool) -> Duration {
     let grown = APPEND_PAUSE_MIN.saturating_mul(1 << failures.min(10)).min(APPEND_PAUSE_MAX);
     if hurried { APPEND_PAUSE_MIN } else { grown }
 }
 
-/// Somebody waits for everything to be written.
+/// A flush waits for everything to be written.
 struct FlushWaiter<'a>(&'a JournalWriter);
 
 impl<'a> FlushWaiter<'a> {

@@ -1,6 +1,6 @@
 //! Numbers for those who watch, through the facade `metrics`.
 //!
-//! No key ever becomes a label: keys are without number, and may say what nobody else should read.
+//! No key ever becomes a label: keys are without number, and may contain what others must not read.
 //! What comes before the first slash of a key is its group, and only so many groups get a name.
 
 use std::borrow::Cow;
@@ -188,7 +188,7 @@ mod tests {
         for n in 0..1_000 {
             group(&format!("tenant-{n}/job"));
         }
-        assert_eq!(group("tenant-7/job"), "tenant-7", "whoever came first has a name");
+        assert_eq!(group("tenant-7/job"), "tenant-7", "the first group has a name");
         assert_eq!(group("tenant-999/job"), "other");
         assert_eq!(lock(&meter.groups).len(), METER_GROUPS_MAX);
     }

@@ -98,7 +98,7 @@ pub enum Event {
         /// How long it was held.
         held: Duration,
     },
-    /// Somebody's hold was broken by [`break_hold`](crate::Locks::break_hold) of these locks. The
+    /// A hold was broken by [`break_hold`](crate::Locks::break_hold) of these locks. The
     /// holder's own event is [`Lost`](Self::Lost).
     Broken {
         /// The key.
@@ -143,7 +143,7 @@ pub struct Stats {
 
 type Callback = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// Counts events and passes them on. Costs next to nothing while nobody listens.
+/// Counts events and passes them on. Costs next to nothing without a listener.
 pub(crate) struct Observer {
     /// Made for the first stream: there is room for many events in it, and most have none.
     sender: OnceLock<broadcast::Sender<Event>>,
@@ -159,7 +159,7 @@ pub(crate) struct Observer {
     pub(crate) meter: Arc<Meter>,
 }
 
-/// How somebody who waited found out that it is their turn.
+/// How a waiting call learned that it holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeCause {
     /// The store said so.
@@ -240,7 +240,7 @@ impl Observer {
         (stats.journal_pending, stats.journal_dropped) = self.journal_writer.count();
     }
 
-    /// Passes an event on; it is only made if somebody listens.
+    /// Passes an event on; it is only made if there is a listener.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         if !self.is_listened_to() {
             return;
@@ -257,7 +257,7 @@ impl Observer {
             }
         }
         if let Some(sender) = self.sender.get() {
-            // Every listener may have gone since; then nobody misses it.
+            // Every listener may have gone since; then nothing is missed.
             let _ = sender.send(event);
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn stage_with(change: impl FnOnce(Options) -> Options) -> (Scripted, 
     (backend, locks.configure(change).expect("options in range"))
 }
 
-/// A stage on which nobody queues: it is polled at this pace.
+/// A stage without a queue: clients poll with this backoff.
 pub(crate) fn polling(backoff: Backoff) -> (Scripted, Locks) {
     stage_with(|o| o.wait_mode(WaitMode::Poll(backoff)))
 }
@@ -81,10 +81,10 @@ pub(crate) fn queue_up(backend: &Scripted) {
 
 /// The id under which the last ask was made.
 pub(crate) fn last_id(backend: &Scripted) -> ClaimId {
-    backend.acquires().last().expect("somebody asked").1.claim.id
+    backend.acquires().last().expect("a client asked").1.claim.id
 }
 
-/// Pushes a grant to whoever asked last.
+/// Pushes a grant to the client that asked last.
 pub(crate) fn push(backend: &Scripted, ticket: u64, fence: u64) {
     backend.push(Push::Granted { id: last_id(backend), ticket, fence });
 }

@@ -11,7 +11,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use crate::support::*;
 
-/// Runs some work on a runtime of its own whose numbers nobody else's come between.
+/// Runs some work on a runtime of its own whose numbers are its own.
 fn watched(work: impl AsyncFnOnce(Numbers)) {
     let recorder = DebuggingRecorder::new();
     let seen = Numbers { recorded: recorder.snapshotter(), all: RefCell::default() };

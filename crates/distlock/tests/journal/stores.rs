@@ -116,7 +116,7 @@ async fn on_redis_two_processes_tell_one_story() {
     assert_eq!(entries.trim(), ":5");
     let ttl = server.command(&["PTTL", "distlock:journal"]);
     let ttl: u64 = ttl.trim_start_matches(':').trim().parse().unwrap();
-    assert!(ttl > 6 * 86_400_000 && ttl <= 7 * 86_400_000, "gone when nobody writes: {ttl}");
+    assert!(ttl > 6 * 86_400_000 && ttl <= 7 * 86_400_000, "gone when no client writes: {ttl}");
 }
 
 /// Two clients hand a lock over; a third, who writes nothing, reads about it.
@@ -149,7 +149,7 @@ async fn two_processes_tell_one_story(url: &str) {
     );
     let (first, second) = (of(&visits, "a"), of(&visits, "b"));
     assert!(second.waited.unwrap() > ms(0));
-    // Times are the store's, good to a round trip, so nobody seems to hold at once.
+    // Times are the store's, good to a round trip, so two holds never seem to overlap.
     assert!(second.granted_at_ms.unwrap() + 1000 >= first.ended_at_ms.unwrap(), "{visits:?}");
     let mut heard = Vec::new();
     while heard.len() < 5 {

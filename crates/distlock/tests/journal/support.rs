@@ -53,7 +53,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 
 /// Waits until this many wait at a key.
 pub(crate) async fn until_waiting(locks: &Locks, key: &str, count: u64) {
-    until("somebody waits", async || {
+    until("a client waits", async || {
         locks.inspect(key).await.is_ok_and(|seen| seen.waiters_total == count)
     })
     .await;

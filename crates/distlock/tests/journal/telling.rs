@@ -83,7 +83,7 @@ async fn every_way_of_giving_up_has_a_word() {
     let open = writing(&locks, "open").mutex("k").unwrap();
     let waiting = tokio::spawn(async move { open.lock().await.map(drop) });
     until_told(&locks, "open queued").await;
-    // Whoever is refused at once has not waited, and nobody is told.
+    // A claim that is refused at once has not waited, and no client is told.
     assert!(writing(&locks, "curious").mutex("k").unwrap().try_lock().await.is_err());
     locks.close().await.unwrap();
     assert!(matches!(waiting.await.unwrap(), Err(Error::Closed)));

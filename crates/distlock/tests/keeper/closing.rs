@@ -1,4 +1,4 @@
-//! The end of all locks: everything is let go of, and that is waited for.
+//! The end of all locks: everything is released, and that is waited for.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The keeper: renews in time, tells a loss in time, and releases what nobody holds any more.
+//! The keeper: renews in time, tells a loss in time, and releases what no guard holds any more.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

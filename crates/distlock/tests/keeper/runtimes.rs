@@ -174,7 +174,7 @@ fn a_watched_guard_hears_of_its_loss_though_the_runtime_of_the_keeper_has_ended(
         first.shutdown_background();
         clock.advance(secs(60));
         let told = timeout(secs(60), losing).await;
-        assert!(told.is_ok(), "nobody was told, and held is {}", guard.is_held());
+        assert!(told.is_ok(), "no watcher was told, and held is {}", guard.is_held());
     });
 }
 

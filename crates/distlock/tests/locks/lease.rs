@@ -145,7 +145,7 @@ async fn repeating_a_call_that_still_waits_does_not_end_it() {
     pass(secs(3)).await;
     holder.release().await.unwrap();
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    assert!(!matches!(first, Err(Error::Closed)), "nobody closed these locks");
+    assert!(!matches!(first, Err(Error::Closed)), "no client closed these locks");
     assert!(first.is_ok() || second.is_ok(), "{first:?} {second:?}");
 }
 

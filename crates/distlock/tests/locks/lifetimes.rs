@@ -219,5 +219,5 @@ async fn a_callback_that_panics_does_not_end_the_renewals() {
     });
     let guard = locks.mutex("k").unwrap().lock().await.unwrap();
     pass(secs(90)).await;
-    assert!(guard.is_held(), "lost by {:?}: nobody renews any more", guard.loss());
+    assert!(guard.is_held(), "lost by {:?}: no client renews any more", guard.loss());
 }

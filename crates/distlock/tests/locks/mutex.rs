@@ -119,7 +119,7 @@ async fn a_single_attempt_never_overtakes_those_who_wait() {
     network.cut();
     guard.release().await.unwrap();
     let late = world.locks().mutex("k").unwrap().try_lock().await;
-    assert!(is_held(&late), "the one who waits was granted it, though it cannot know yet");
+    assert!(is_held(&late), "the waiter was granted it, though it cannot know yet");
     waiting.abort();
 }
 

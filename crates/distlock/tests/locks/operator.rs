@@ -113,7 +113,7 @@ async fn an_adopted_hold_that_is_broken_is_told_at_its_next_renewal() {
     let guard = there.adopt(&lease).await.unwrap();
     world.locks().break_hold("k", guard.fence()).await.unwrap();
     let told = tokio::time::timeout(secs(11), guard.lost()).await;
-    assert_eq!(told, Ok(LossReason::Gone), "the push went to whoever had asked for it");
+    assert_eq!(told, Ok(LossReason::Gone), "the push went to the client that had asked for it");
 }
 
 #[tokio::test(start_paused = true)]

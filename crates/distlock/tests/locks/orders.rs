@@ -129,7 +129,7 @@ async fn first_come_first_served_starves_nobody() {
     let world = World::new();
     let new = || lock(&world.locks(), Order::Fifo);
     let reader = new().read().await.unwrap();
-    assert!(new().try_read().await.is_ok(), "readers share while nobody waits");
+    assert!(new().try_read().await.is_ok(), "readers share while no client waits");
     pass(ms(1)).await;
     let writer = new();
     let writing = go(async move { writer.write().await });

@@ -69,7 +69,7 @@ async fn a_small_request_does_not_overtake_a_large_one() {
     let large = of(&world, 3);
     let waiting = go(async move { large.acquire_many(3).await });
     queued(&world.locks(), "k", 1).await;
-    assert!(is_held(&of(&world, 3).try_acquire().await), "there is room, but somebody waits");
+    assert!(is_held(&of(&world, 3).try_acquire().await), "there is room, but a client waits");
     assert!(is_held(&of(&world, 100).try_acquire().await), "nor with a larger number");
     one.release().await.unwrap();
     assert!(waiting.await.unwrap().is_ok());

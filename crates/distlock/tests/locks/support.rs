@@ -64,7 +64,7 @@ pub(crate) fn scripted() -> (Locks, Scripted) {
     (Locks::with_clock(Arc::new(backend.clone()), clock), backend)
 }
 
-/// The process of a guard dies: nobody renews the hold, nobody releases it.
+/// The process of a guard dies: no client renews the hold, no client releases it.
 pub(crate) fn crash(guard: Guard) {
     let _ = guard.into_lease();
 }

@@ -75,14 +75,14 @@ async fn far_fence(servers: &Servers) -> u64 {
     visit(&quorum, Some(now_us() + FAR)).await.unwrap()
 }
 
-/// Looks at the servers and takes nothing, so that this client hears of no fence.
+/// Looks at the servers and takes nothing, so that this client learns of no fence.
 async fn join(quorum: &Quorum) {
     let claim = Claim::new(Key::new("nothing").unwrap(), ClaimId::random().unwrap());
     let nothing = [Renewal::hold(claim, Duration::from_secs(2))];
     let _ = quorum.renew(&nothing).collect::<Vec<_>>().await;
 }
 
-/// The majority that votes here has nobody in it that knew of the fence and remembers it.
+/// The majority that votes here has no node in it that knew of the fence and remembers it.
 #[tokio::test]
 async fn fences_go_on_when_a_server_that_forgot_votes_again() {
     let mut servers = Servers::start(5);

@@ -55,7 +55,7 @@ async fn a_release_that_was_lost_on_the_way_is_repeated_over_a_new_connection() 
         let url = format!("{url}?response_timeout_ms=300&connect_timeout_ms=300");
         Arc::new(Redis::open(&url).unwrap()) as Arc<dyn Backend>
     };
-    // A busy machine may be slow to answer; nobody waits that long for the node that is silent.
+    // A busy machine may be slow to answer; no client waits that long for the node that is silent.
     let patient = QuorumOptions::default().node_timeout(Duration::from_secs(20));
     let quorum = Quorum::with_options(named(urls.iter().map(node)), patient).unwrap();
     let locks = Locks::new(Arc::new(quorum)).configure(|o| o.ttl(TTL * 2)).unwrap();
@@ -154,5 +154,5 @@ async fn closing_waits_for_nodes_that_are_late_but_not_for_ever() {
     guard.release().await.unwrap();
     let began = Instant::now();
     locks.close().await.unwrap();
-    assert!(began.elapsed() <= Duration::from_secs(2), "a dead node keeps nobody from closing");
+    assert!(began.elapsed() <= Duration::from_secs(2), "a dead node keeps no client from closing");
 }

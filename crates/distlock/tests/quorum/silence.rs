@@ -1,4 +1,4 @@
-//! Nodes that are known to be silent cost nothing: nobody waits for them and hardly anybody asks.
+//! Nodes that are known to be silent cost nothing: no call waits for them, and few ask them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{locks_of, mortals, named};
 
-/// Time stands still unless somebody waits for it: a call that takes none has waited for nobody.
+/// Time stands still unless a task waits for it: a call that takes none has waited for nothing.
 #[tokio::test(start_paused = true)]
 async fn a_call_does_not_wait_for_silent_nodes() {
     for hang in [true, false] {
@@ -30,7 +30,7 @@ async fn a_call_does_not_wait_for_silent_nodes() {
         for _ in 0..500 {
             mutex.try_lock().await.unwrap().release().await.unwrap();
         }
-        assert_eq!(began.elapsed(), Duration::ZERO, "somebody was waited for");
+        assert_eq!(began.elapsed(), Duration::ZERO, "a node was waited for");
         assert_eq!(calls(2) + calls(3) + calls(4) - others, 3 * 2 * 500, "one round each");
         let asked = calls(0) + calls(1) - silent;
         assert!(asked <= 8, "{asked} calls to nodes that are known to be silent");

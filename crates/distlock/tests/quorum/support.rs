@@ -62,7 +62,7 @@ pub(crate) struct Mortal {
     clock: Arc<dyn Clock>,
     life: Mutex<Life>,
     hangs: watch::Sender<bool>,
-    /// How often somebody tried to reach it.
+    /// How often a client tried to reach it.
     calls: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl Mortal {
         self.hangs.send_replace(hangs);
     }
 
-    /// How often somebody has tried to reach it so far.
+    /// How often a client has tried to reach it so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -102,7 +102,7 @@ impl Mortal {
         life.epoch += 1;
     }
 
-    /// Loses everything without restarting: nobody who is connected is told.
+    /// Loses everything without restarting: connected clients are not told.
     pub(crate) fn flush(&self) {
         self.life().store = Arc::new(Memory::with_clock(Arc::clone(&self.clock)));
     }

@@ -59,7 +59,7 @@ const CALLS: [Call; 6] = [
 enum Situation {
     /// It is the first of its client, who has to look at the nodes.
     First,
-    /// Nobody is in the way.
+    /// No claim is in the way.
     Free,
     /// Another client holds the key for a while.
     Held,

@@ -141,7 +141,7 @@ async fn a_late_copy_of_an_ask_that_was_repeated_takes_nothing() {
     assert!(try_lock(&locks(&server.url())).await.is_ok());
 }
 
-/// Late renewals and releases of an old connection change nothing for whoever holds now.
+/// Late renewals and releases of an old connection change nothing for the holder now.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_old_connection_still_carries_does_not_touch_the_next_holder() {
     let (server, proxy) = behind_proxy();

@@ -84,7 +84,7 @@ async fn waiters_whose_details_were_deleted_queue_again() {
     server.command(&["DEL", &format!("{MAIN}:d")]);
     held.release().await.unwrap();
     all_get_in(&mut crowd).await;
-    assert!(b.stats().places_lost > 0, "nobody was told");
+    assert!(b.stats().places_lost > 0, "no client was told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,7 +93,7 @@ async fn a_crowd_hears_of_its_turn_by_a_heartbeat_if_pushes_are_lost() {
     let (a, b) = (locks(&server.url()), patient(&server.url(), 5000));
     let held = lock(&a).await;
     let mut crowd = crowd(&b).await;
-    // Whoever may push no longer leaves it to the heartbeat of the waiter to tell.
+    // A client that may push no longer leaves it to the heartbeat of the waiter to tell.
     server.command(&["ACL", "SETUSER", "default", "-publish"]);
     held.release().await.unwrap();
     for _ in 0..3 {

@@ -24,7 +24,7 @@ fn unhurried(url: &str) -> Locks {
     locks(url).configure(|o| o.ttl(LEASE)).unwrap()
 }
 
-/// What somebody hears of a damaged key: an answer, or a permanent fault that tells what is wrong.
+/// What a client learns of a damaged key: an answer, or a permanent fault that tells what is wrong.
 fn is_clear<T>(what: &str, heard: Result<T, Error>) -> Option<T> {
     match heard {
         Ok(value) => Some(value),
@@ -203,7 +203,7 @@ async fn at_the_end_of_the_counter_asks_are_refused_and_holds_can_be_released() 
     let refused = try_lock(&a).await.unwrap_err();
     assert!(!refused.is_transient() && refused.to_string().contains("fences"), "{refused}");
     held.release().await.unwrap();
-    assert!(waiting.await.unwrap().is_err(), "nobody enters without a fence");
+    assert!(waiting.await.unwrap().is_err(), "no client enters without a fence");
     assert_eq!(a.inspect("held").await.unwrap().holders_total, 0);
 }
 

@@ -84,7 +84,7 @@ async fn the_next_acquire_passes_twenty_thousand_dead_waiters() {
 }
 
 /// Many scripts in one message: each claim gets its own answer and its own span, also when the
-/// server has forgotten the script, and whoever is gone or shares its key costs no other.
+/// server has forgotten the script, and a claim that is gone or shares its key costs no other.
 #[tokio::test]
 async fn a_large_batch_of_all_kinds_is_answered_one_by_one() {
     let server = RedisServer::start();

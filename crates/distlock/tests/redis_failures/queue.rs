@@ -68,7 +68,7 @@ async fn a_head_of_the_queue_that_crashes_blocks_it_for_its_place_at_most() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_of_the_queue_that_leaves_admits_the_next_waiter_at_once() {
     let server = RedisServer::start();
-    // The next heartbeat is 15 s away: only the one who leaves can have told.
+    // The next heartbeat is 15 s away: only the client that leaves can have told.
     let slow = |url: &str| {
         Locks::connect(url).unwrap().configure(|o| o.place(ms(60_000)).ttl(ms(60_000))).unwrap()
     };

@@ -37,7 +37,7 @@ async fn whoever_keeps_a_thread_holds_up_nobody_else() {
             tasks.spawn(cycle(mutex, until, (task == TASKS / 2).then_some(ms(2400))));
         }
         let longest = tasks.join_all().await.into_iter().max().unwrap();
-        assert!(longest < ms(1500), "somebody was held up for {longest:?}");
+        assert!(longest < ms(1500), "a client was held up for {longest:?}");
     }
     nothing_left(&server, ms(2000)).await;
 }
@@ -69,6 +69,6 @@ fn a_client_that_two_runtimes_share_serves_both() {
     let threads = [run(0), run(TASKS)];
     for thread in threads {
         let longest = thread.join().unwrap();
-        assert!(longest < ms(5000), "somebody was held up for {longest:?}");
+        assert!(longest < ms(5000), "a client was held up for {longest:?}");
     }
 }

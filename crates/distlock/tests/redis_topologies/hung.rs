@@ -32,7 +32,7 @@ async fn a_node_that_hangs_delays_only_its_own_claims() {
     let quick = slow.configure(|o| o.ttl(ms(1500))).unwrap();
     let nodes = &*cluster.primaries();
     for node in nodes {
-        // Nobody is to be declared dead.
+        // No node is to be declared dead.
         said_ok(node, &["CONFIG", "SET", "cluster-node-timeout", "30000"]);
     }
     let (here, there) = (keys_on(nodes, 0, 3), keys_on(nodes, 1, 3));
@@ -43,7 +43,7 @@ async fn a_node_that_hangs_delays_only_its_own_claims() {
     }
     let free = keys_on(nodes, 2, 1).remove(0);
     nodes[0].pause();
-    // Somebody asks the node that hangs, all the while.
+    // A client asks the node that hangs, all the while.
     let (other, hung) = (slow.clone(), here[0].clone());
     let asking = tokio::spawn(async move { other.inspect(hung).await.is_ok() });
     let (began, mut slowest) = (Instant::now(), ms(0));

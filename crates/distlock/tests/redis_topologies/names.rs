@@ -161,7 +161,7 @@ async fn a_node_of_a_cluster_is_no_server_by_itself_and_says_how_it_is_called() 
                 Ok(_) => panic!("{namespace}:{key} has a counter elsewhere"),
                 Err(other) => panic!("{other:?}"),
             }
-            assert!(began.elapsed() < ms(5000), "nobody tries that again");
+            assert!(began.elapsed() < ms(5000), "no client tries that again");
         }
     }
 }

@@ -190,7 +190,7 @@ impl Player {
         }
     }
 
-    /// Holds for a while, looking at the lock all the time; then lets go of it in some way.
+    /// Holds for a while, looking at the lock all the time; then releases it in some way.
     async fn hold(&mut self, (mut taken, holding): (Taken, Holding), kind: &Kind) {
         let until = Instant::now() + self.millis(0, 700);
         while Instant::now() < until {

@@ -1,5 +1,5 @@
 //! Many clients, every kind of lock, one bad network, one simulated clock: what clients see breaks
-//! no rule, nobody is stuck, and nothing is left. And stores with a bug in them are found out.
+//! no rule, no client is stuck, and nothing is left. And stores with a bug in them are found out.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

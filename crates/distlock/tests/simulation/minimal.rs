@@ -13,8 +13,8 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Seed 5: whoever queues under an id of its own and loses its place asks again under that id. A
-/// closing release of the lost place would have the same id and take away what it gets.
+/// Seed 5: the client that queues under an id of its own and loses its place asks again under that
+/// id. A closing release of the lost place would have the same id and take away what it gets.
 #[tokio::test(start_paused = true)]
 async fn a_place_lost_under_a_callers_id_does_not_cost_the_lease_it_gets_next() {
     let clock = Arc::new(TokioClock::new());

@@ -116,7 +116,7 @@ impl Witness {
         acquisition.granted = true;
         let from_queue = acquisition.id.and_then(|id| book.from_queue.get(&(id, fence)).copied());
         // What was granted past the queue is not the place that was lost before, and the place
-        // that was granted may be one that nobody was told of.
+        // that was granted may be one that no client was told of.
         if from_queue != acquisition.ticket {
             acquisition.entry = self.history.asks(acquisition.wish.clone(), acquisition.asked);
             if let Some(ticket) = from_queue {

@@ -265,7 +265,7 @@ impl World {
             }
             15 if alive > 2 && !client.crashed => client.crash(&self.shared),
             16..18 => self.break_one().await,
-            // Nobody gets to run for a while, and then everybody at once.
+            // No task runs for a while, and then all at once.
             18 => tokio::time::advance(pause).await,
             _ => {}
         }
@@ -350,7 +350,7 @@ impl World {
 }
 
 impl Client {
-    /// Nothing gets in or out any more, and nobody runs.
+    /// No message passes any more, and no task runs.
     fn crash(&mut self, shared: &Shared) {
         shared.notes().summary.crashes += 1;
         self.crashed = true;

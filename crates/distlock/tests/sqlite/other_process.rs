@@ -149,7 +149,7 @@ impl Heard {
                 let _ = waits.map(|waits| waits.send(line));
             }
         }
-        // Whoever still waits for an answer learns that there will be none.
+        // A client that still waits for an answer learns that there will be none.
         self.answers.lock().unwrap().clear();
     }
 }

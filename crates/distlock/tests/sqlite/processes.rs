@@ -61,7 +61,7 @@ async fn a_waiter_in_another_process_is_told_at_once() {
     granted(&here, &holder).await;
     let place_taken = waits(&*there, &waiter).await;
     release(&here, &holder).await;
-    // Nobody sends a heartbeat here, so only a push can tell.
+    // No client sends a heartbeat here, so only a push can tell.
     let Some(Push::Granted { id, ticket, .. }) = pushes.next().await else { panic!("no grant") };
     assert_eq!((id, ticket), (waiter.claim.id, place_taken));
 }

@@ -14,7 +14,7 @@ use distlock_testkit::servers::TempFolder;
 /// A lease that outlives every test.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A folder with a file of locks in it, which is made by whoever opens it first.
+/// A folder with a file of locks in it, which is made by the client that opens it first.
 pub(crate) struct Place {
     pub(crate) folder: TempFolder,
     pub(crate) file: PathBuf,

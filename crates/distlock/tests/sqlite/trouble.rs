@@ -81,7 +81,7 @@ async fn places_where_no_file_can_be_made_say_so() {
     for (path, says) in [
         (place.folder.path().join("missing/locks.db"), "make its folder first"),
         (place.folder.path().join("file/locks.db"), "locks.db"),
-        // Nobody may make files there, not even root.
+        // No user may make files there, not even root.
         ("/sys/locks.db".into(), "must be able to write"),
     ] {
         is_permanent(&fault_of(&path).await, says);

@@ -22,7 +22,7 @@ const WORK: Duration = Duration::from_millis(15);
 /// Who is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rival {
-    /// Nobody: the key is ours.
+    /// Nothing: the key is ours.
     None,
     /// Holds the key alone.
     Mutex,

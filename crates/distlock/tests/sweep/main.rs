@@ -100,7 +100,7 @@ async fn a_store_that_forgets_who_is_dead_is_found_out() {
     assert!(found.is_some(), "{:?}", swept.leftovers);
 }
 
-/// A clock that never naps, as the runtime's own, wakes nobody by the way.
+/// A clock that never naps, as the runtime's own, wakes no task by the way.
 #[tokio::test(start_paused = true)]
 async fn a_refused_call_leaves_no_task_whatever_the_clock() {
     let clock = Arc::new(TokioClock::new());

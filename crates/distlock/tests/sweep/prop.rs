@@ -1,4 +1,4 @@
-//! What a call needs to find: a guard, a lease, somebody who waits.
+//! What a call needs to find: a guard, a lease, a waiter.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) async fn writer(locks: Locks) -> Prop {
     Prop { writer: RefCell::new(Some(writer)), ..Prop::default() }
 }
 
-/// Somebody is inside already.
+/// The owner holds the mutex already.
 pub(crate) async fn reentrant(locks: Locks) -> Prop {
     let owner = locks.reentrant(KEY).unwrap().owner().unwrap();
     let entry = owner.lock().await.unwrap();
@@ -82,7 +82,7 @@ impl Prop {
         self.lease.borrow().clone().unwrap()
     }
 
-    /// The call was answered with a lease, which nobody but this test releases.
+    /// The call was answered with a lease, which no client but this test releases.
     pub(crate) fn got(&self, lease: Result<Lease, Error>) {
         if let Ok(lease) = lease {
             self.lease.replace(Some(lease));
@@ -100,7 +100,7 @@ impl Prop {
         let Self { guard, writer, entry, lease, stays, bystander } = self;
         drop((guard, writer, entry));
         if let Some(bystander) = bystander {
-            bystander.await.expect("whoever waits is told");
+            bystander.await.expect("a client that waits is told");
         }
         let Some(lease) = lease.into_inner() else { return Ok(()) };
         // A closing release of another claim must not have hit it.

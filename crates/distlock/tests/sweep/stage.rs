@@ -1,4 +1,4 @@
-//! What a call is dropped in front of: a store, a bad network, somebody else who is in the way.
+//! What a call is dropped in front of: a store, a bad network, another client that is in the way.
 
 use std::any::Any;
 use std::future::pending;
@@ -23,7 +23,7 @@ pub(crate) const KEY: &str = "swept/key";
 const TTL: Duration = Duration::from_secs(60);
 const PLACE: Duration = Duration::from_secs(20);
 
-/// When whoever is in the way goes.
+/// When the client that is in the way leaves.
 const MIDWAY: Duration = Duration::from_millis(60);
 
 /// By when nothing is left after a drop: far less than a lease or a place.
@@ -32,7 +32,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(4);
 /// In which situation a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Situation {
-    /// Nobody is in the way.
+    /// No claim is in the way.
     Free,
     /// Another client holds, and releases midway: the grant is pushed.
     Pushed,
@@ -121,7 +121,7 @@ impl Stage {
         Self { store, network, locks, prop, other, rival }
     }
 
-    /// Whoever is in the way, and goes midway.
+    /// A claim that is in the way, and goes midway.
     pub(crate) async fn rival(
         call: &Call,
         situation: Situation,

@@ -111,7 +111,7 @@ async fn a_text_with_as_many_lines_as_ours_is_a_foreign_hold() {
     .await;
 }
 
-/// Not as a hold, which it does not look like, but as something that somebody has to mend.
+/// Not as a hold, which it does not look like, but as something that needs a repair.
 #[tokio::test]
 async fn a_value_of_another_type_is_not_ours_to_take() {
     let stage = Stage::bare();

@@ -76,7 +76,7 @@ impl Hold {
         }
     }
 
-    /// Nobody renews it and nobody releases it, as if the process had died.
+    /// No client renews it and no client releases it, as if the process had died.
     pub(crate) fn crash(self) {
         match self {
             Self::Plain(guard) => drop(guard.into_lease()),

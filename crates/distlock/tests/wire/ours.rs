@@ -1,4 +1,4 @@
-//! We hold, and they are excluded until we let go.
+//! We hold, and other libraries are excluded until we release.
 
 use distlock::HoldEnd;
 
@@ -185,7 +185,7 @@ async fn they_wait_for_our_release_and_for_the_end_of_our_lease() {
         kind.try_take(&locks, "jobs").await.unwrap().crash();
         assert!(soon(foreign.wait("jobs", LONG)).await, "{kind:?}");
         assert!(foreign.release("jobs").await);
-        // Somebody of ours comes by and clears up.
+        // One of our clients asks and clears up.
         Kind::Mutex.try_take(&stage.locks, "jobs").await.unwrap().release().await;
     }
     stage.finish().await;

@@ -42,7 +42,7 @@ impl Three {
     }
 
     /// Waits until the values are as they should be. Redlock goes on as soon as a majority has
-    /// answered; the last server may hear of it later.
+    /// answered; the last server may learn of it later.
     async fn become_so(&self, what: &str, so: impl Fn(&[String; 3]) -> bool) {
         let seen = async {
             while !so(&self.values()) {

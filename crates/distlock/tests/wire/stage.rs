@@ -76,7 +76,7 @@ impl Stage {
         ttl(&self.server, &self.name(key))
     }
 
-    /// Takes a lock away, whoever has it.
+    /// Takes a lock away from its holder.
     pub(crate) fn delete(&self, key: &str) {
         assert_eq!(self.server.command(&["DEL", &self.name(key)]), ":1\r\n");
     }

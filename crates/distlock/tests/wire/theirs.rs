@@ -1,4 +1,4 @@
-//! They hold, and we are excluded until they let go.
+//! Other libraries hold, and we are excluded until they release.
 
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ async fn a_foreign_lock_without_a_timeout_excludes_us_until_it_is_released() {
     assert_eq!(stage.locks.inspect("jobs").await.unwrap().holders[0].expires_in, None);
     let refused = stage.locks.mutex("jobs").unwrap().try_lock().await;
     assert!(matches!(refused, Err(Error::Held { retry_after: None, .. })), "{refused:?}");
-    assert_eq!(stage.ttl("jobs"), None, "nobody gave it an end");
+    assert_eq!(stage.ttl("jobs"), None, "it has no end");
     let waits = Kind::Mutex.wait(&stage.locks, "jobs", SOON);
     let releases = async {
         stage.queued("jobs", 1).await;

@@ -20,7 +20,7 @@ pub(crate) enum LockMessage {
     Acquire {
         /// Who.
         who: Who,
-        /// Somebody waits for the answer.
+        /// A client waits for the answer.
         heard: bool,
     },
     /// A client keeps a claim alive.
@@ -29,7 +29,7 @@ pub(crate) enum LockMessage {
         who: Who,
         /// How long it asks for.
         span: RenewalSpan,
-        /// Somebody waits for the answer.
+        /// A client waits for the answer.
         heard: bool,
     },
     /// A client gives up.

@@ -45,7 +45,7 @@ impl LockWorld {
         self.net.iter().any(about)
     }
 
-    /// True if somebody came to hold by a push.
+    /// True if a client came to hold by a push.
     pub(in crate::models) fn is_pushed(&self) -> bool {
         let pushed = |client: &LockClient| {
             matches!(client.phase, LockPhase::Holding { ticket: Some(_), .. })
@@ -60,7 +60,7 @@ impl LockWorld {
         self.clients.iter().any(early)
     }
 
-    /// True if somebody holds after another has lost.
+    /// True if a client holds after another has lost.
     pub(in crate::models) fn is_succeeded(&self) -> bool {
         let lost = self.clients.iter().any(|client| client.phase == LockPhase::Lost);
         lost && self.clients.iter().any(LockClient::believes)
@@ -176,7 +176,7 @@ impl LockWorld {
                 self.served(who, (BookReply::Released, granted), leaving, same);
             }
             LockMessage::Answer { who, reply } => {
-                // A second answer to the same call is nobody's.
+                // A second answer to the same call belongs to no client.
                 if world.mistake != Some(LockMistake::AnyAnswer) {
                     self.abandon(who);
                 }
@@ -246,7 +246,7 @@ impl LockWorld {
             return Some("two clients believe that they hold");
         }
         if self.book.holder.is_none() && self.book.live_waiter().is_some() {
-            return Some("the key is free and somebody waits");
+            return Some("the key is free and a client waits");
         }
         let gone = (0..).zip(&self.clients).filter(|(_, client)| client.phase == LockPhase::Gone);
         if gone.map(|(who, _)| who).any(|who: Who| self.book.knows(who)) {

@@ -17,7 +17,7 @@ pub(super) use step::QuorumStep;
 pub(super) enum QuorumMistake {
     /// The highest vote counts at once, wherever it is stored.
     NoWriteBack,
-    /// A node stores what is written back whoever owns it now.
+    /// A node stores what is written back without a look at the owner.
     WriteBackByAnybody,
     /// A node that forgot votes at once.
     NoQuarantine,

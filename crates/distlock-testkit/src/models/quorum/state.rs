@@ -197,7 +197,7 @@ impl QuorumWorld {
         }
     }
 
-    /// True if somebody holds under a fence that not all its nodes had voted for.
+    /// True if a client holds under a fence that not all its nodes had voted for.
     pub(in crate::models) fn is_written_back(&self) -> bool {
         (0..self.clients.len()).filter(|who| self.clients[*who].holds()).any(|who| {
             let mut votes = self.nodes.iter().map(|node| node.cells[who]).filter(|c| c.stored);
@@ -206,7 +206,7 @@ impl QuorumWorld {
         })
     }
 
-    /// True if somebody holds by the vote of a node that had forgotten.
+    /// True if a client holds by the vote of a node that had forgotten.
     pub(in crate::models) fn is_rejoined(&self) -> bool {
         let holds = self.clients.iter().any(QuorumClient::holds);
         holds && self.restarts > 0 && self.nodes.iter().all(ModelNode::votes)

@@ -1,8 +1,8 @@
-//! Waking up: whoever was granted the lock while it waits is told, or is about to ask.
+//! Waking up: the client that was granted the lock while it waits is told, or is about to ask.
 //!
 //! Connections are reliable until they break, so a heartbeat is never what wakes a waiter. Where
 //! the channel belongs to the client it is subscribed before the first ask; where it belongs to
-//! the key (on a cluster) with the first wait, and whoever has just subscribed asks again.
+//! the key (on a cluster) with the first wait, and the client that has just subscribed asks again.
 
 mod state;
 mod step;
@@ -16,13 +16,13 @@ pub(super) use step::WakeStep;
 /// A mistake that a client or a store could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakeMistake {
-    /// Whoever has subscribed after it asked does not ask again.
+    /// The client that has subscribed after it asked does not ask again.
     SubscribeLast,
-    /// Whoever has a new connection subscribes and does not ask again.
+    /// The client that has a new connection subscribes and does not ask again.
     SleepOnAfterBreak,
-    /// Grants that come of something ended are made, and nobody is told.
+    /// Grants that come of something ended are made, and no client is told.
     PurgeTellsNobody,
-    /// A release grants, and nobody is told.
+    /// A release grants, and no client is told.
     ReleaseTellsNobody,
 }
 

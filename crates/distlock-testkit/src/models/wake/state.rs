@@ -1,4 +1,4 @@
-//! Clients, their connections and the store while somebody waits to be woken.
+//! Clients, their connections and the store while a client waits to be woken.
 
 use super::{WakeMistake, WakeModel};
 use crate::models::book::{Book, BookGrant, BookReply, Number, Who};
@@ -169,7 +169,7 @@ impl WakeWorld {
         self.client(who).down.push(Down::Answer(answer));
         for BookGrant { to, .. } in granted {
             let client = self.client(to);
-            // Whoever is not subscribed does not hear of it.
+            // A claim that is not subscribed does not learn of it.
             if tells && client.subscribed && client.connected {
                 client.down.push(Down::Push);
             }
@@ -212,7 +212,7 @@ impl WakeWorld {
             return Some("two clients believe that they hold");
         }
         if self.book.holder.is_none() && self.book.live_waiter().is_some() {
-            return Some("the key is free and somebody waits");
+            return Some("the key is free and a client waits");
         }
         let sleeper = self.book.live_holder().map(|who| &self.clients[usize::from(who)]);
         let sleeps = sleeper.is_some_and(|client| {
@@ -224,7 +224,7 @@ impl WakeWorld {
         sleeps.then_some("a waiter holds, and nothing is on its way to tell it")
     }
 
-    /// True if somebody holds whose connection broke, while its predecessor is still leaving.
+    /// True if a client holds whose connection broke, while its predecessor is still leaving.
     pub(in crate::models) fn is_woken_after_break(&self) -> bool {
         let woken = |client: &WakeClient| client.again && client.phase == WakePhase::Holding;
         let leaves = |client: &WakeClient| client.phase == WakePhase::Leaving;

@@ -1,10 +1,10 @@
--- Lets time pass for all locks of a server that nobody else uses, by making everything older.
+-- Lets time pass for all locks of a server that no other test uses, by making everything older.
 --
 -- ARGV  1 milliseconds.
 -- Leases, places and graves end sooner; holders and waiters look as if they had begun earlier.
 --
 -- Before that it looks at what must be so, but for what is rounded off. What is in a side key never
--- outlives the key. And the details of a key say truly that somebody shares, wants to, or is buried,
+-- outlives the key. And the details of a key say truly that a claim shares, wants to, or is buried,
 -- and live as long: the usual cases look nowhere else.
 local while_ = tonumber(ARGV[1])
 local ROUNDED = 1000
