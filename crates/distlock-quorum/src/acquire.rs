@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use distlock_core::{Answer, Ask, Claim, ClaimId, FENCE_MAX, Fault, FaultKind, Renewal, Standing};
+use distlock_core::{Answer, Ask, Claim, FENCE_MAX, Fault, FaultKind, Renewal, Standing};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -24,8 +24,8 @@ impl QuorumInner {
         }
         self.check_ttl(ask.ttl)?;
         self.join().await?;
-        let (id, now) = (ask.claim.id, Instant::now());
-        let before = self.claims.asking(id, ask.ttl, self.all());
+        let now = Instant::now();
+        let before = self.claims.asking(ask.claim.clone(), ask.ttl, self.all());
         self.forget_unheard(&ask.claim);
         let asked = Arc::new(Ask { fence_floor: Some(self.floor(ask)), ..ask.clone() });
         let mut round = Round::new(self.all(), self.silent(self.all(), now), |index| {
@@ -66,8 +66,8 @@ impl QuorumInner {
                 votes.faults.push((*index, unanswered(self.patience(ask.ttl))));
             }
         }
-        self.hand_over(id, &mut known, late);
-        self.claims.asked(id, known);
+        self.hand_over(&ask.claim, &mut known, late);
+        self.claims.asked(ask.claim.clone(), known);
         match agreed {
             Some(Ok(fence)) => Ok(Answer::Granted { fence }),
             Some(Err(fault)) => Err(fault),
@@ -196,12 +196,12 @@ impl QuorumInner {
     /// Sees to it that calls which no caller waits for any more come to their end.
     pub(super) fn hand_over<T: Send + 'static>(
         self: &Arc<Self>,
-        id: ClaimId,
+        claim: &Claim,
         known: &mut ClaimState,
         late: Vec<(usize, NodeCall<T>)>,
     ) {
         for (node, call) in late {
-            let (call, late) = self.late(node, Some(id), None, call);
+            let (call, late) = self.late(node, Some(claim.clone()), None, call);
             known.late.push((node, call));
             self.late_calls.park(late);
         }
@@ -212,7 +212,7 @@ impl QuorumInner {
     pub(super) fn late<T: Send + 'static>(
         self: &Arc<Self>,
         node: usize,
-        claim: Option<ClaimId>,
+        claim: Option<Claim>,
         release: Option<PendingRelease>,
         call: NodeCall<T>,
     ) -> (LateAnswer, LateWork) {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use distlock_core::{Ask, ClaimId};
+use distlock_core::{Ask, Claim};
 use futures_util::future::Shared;
 use tokio::time::Instant;
 
@@ -20,13 +20,13 @@ const TIDY_MIN: usize = 1024;
 /// it.
 pub(super) type LateAnswer = Shared<Pin<Box<dyn Future<Output = bool> + Send>>>;
 
-/// The claims by their ids.
+/// The claims. A caller may use one id for several keys: key and id together name a claim.
 #[derive(Debug, Default)]
 pub(super) struct Claims(Mutex<ClaimStates>);
 
 #[derive(Debug, Default)]
 struct ClaimStates {
-    known: HashMap<ClaimId, ClaimState>,
+    known: HashMap<Claim, ClaimState>,
     /// When to look through them next.
     tidy_at: usize,
 }
@@ -82,31 +82,31 @@ impl ClaimState {
 
 impl Claims {
     /// Takes out what is known. A client that does so puts back what it makes of it.
-    pub(super) fn take(&self, id: &ClaimId) -> Option<ClaimState> {
-        lock(&self.0).known.remove(id)
+    pub(super) fn take(&self, claim: &Claim) -> Option<ClaimState> {
+        lock(&self.0).known.remove(claim)
     }
 
     /// The claim is about to be asked for: what was known of it before. If the call is dropped,
     /// everything about it is in doubt on these nodes.
     pub(super) fn asking(
         &self,
-        id: ClaimId,
+        claim: Claim,
         lease: Duration,
         nodes: NodeSet,
     ) -> Option<ClaimState> {
         let mut table = lock(&self.0);
         let mut known = ClaimState::new(lease);
         known.doubtful = nodes;
-        let before = table.known.get(&id);
+        let before = table.known.get(&claim);
         known.asks = before.map_or(0, |before| before.asks) + 1;
         known.lease = before.map_or(lease, |before| before.lease.max(lease));
         known.late = before.map(|before| before.late.clone()).unwrap_or_default();
-        table.known.insert(id, known)
+        table.known.insert(claim, known)
     }
 
     /// What has become of an ask.
-    pub(super) fn asked(&self, id: ClaimId, mut known: ClaimState) {
-        if let Some(present) = lock(&self.0).known.get(&id) {
+    pub(super) fn asked(&self, claim: Claim, mut known: ClaimState) {
+        if let Some(present) = lock(&self.0).known.get(&claim) {
             known.asks = present.asks;
             known.lease = known.lease.max(present.lease);
             // Others may have asked those that this call left alone.
@@ -114,25 +114,25 @@ impl Claims {
                 known.unasked = NodeSet::NONE;
             }
         }
-        self.put(id, known);
+        self.put(claim, known);
     }
 
     /// The claim is about to be released: from now on no node is given it again. Calls under way
     /// stay known until the release has ended, so that one that is dropped forgets nothing.
-    pub(super) fn releasing(&self, id: &ClaimId) -> Option<ClaimState> {
-        self.change(id, |known| {
+    pub(super) fn releasing(&self, claim: &Claim) -> Option<ClaimState> {
+        self.change(claim, |known| {
             known.ask = None;
             known.clone()
         })
     }
 
-    pub(super) fn put(&self, id: ClaimId, known: ClaimState) {
+    pub(super) fn put(&self, claim: Claim, known: ClaimState) {
         let mut table = lock(&self.0);
         if known.is_empty() {
-            table.known.remove(&id);
+            table.known.remove(&claim);
             return;
         }
-        table.known.insert(id, known);
+        table.known.insert(claim, known);
         if table.known.len() > table.tidy_at {
             let now = Instant::now();
             table.known.retain(|_, known| known.until > now);
@@ -143,22 +143,23 @@ impl Claims {
     /// Changes what is known of a claim, if anything is.
     pub(super) fn change<T>(
         &self,
-        id: &ClaimId,
+        claim: &Claim,
         change: impl FnOnce(&mut ClaimState) -> T,
     ) -> Option<T> {
         let mut table = lock(&self.0);
-        let known = table.known.get_mut(id)?;
+        let known = table.known.get_mut(claim)?;
         let done = change(known);
         if known.is_empty() {
-            table.known.remove(id);
+            table.known.remove(claim);
         }
         Some(done)
     }
 
     /// A release is about to be repeated, unless the claim was asked for again since: then false.
-    pub(super) fn repeats(&self, id: &ClaimId, node: usize, call: &LateAnswer) -> bool {
+    pub(super) fn repeats(&self, claim: &Claim, node: usize, call: &LateAnswer) -> bool {
         let mut table = lock(&self.0);
-        let known = table.known.entry(*id).or_insert_with(|| ClaimState::new(Duration::ZERO));
+        let known =
+            table.known.entry(claim.clone()).or_insert_with(|| ClaimState::new(Duration::ZERO));
         if known.asks > 0 {
             return false;
         }
@@ -167,8 +168,8 @@ impl Claims {
     }
 
     /// A late call has ended.
-    pub(super) fn ended(&self, id: &ClaimId, node: usize, call: &LateAnswer, answered: bool) {
-        self.change(id, |known| {
+    pub(super) fn ended(&self, claim: &Claim, node: usize, call: &LateAnswer, answered: bool) {
+        self.change(claim, |known| {
             known.late.retain(|(late, other)| *late != node || !other.ptr_eq(call));
             if !answered {
                 known.doubtful.add(node);

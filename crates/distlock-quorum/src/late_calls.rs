@@ -1,20 +1,20 @@
-//! The one task of a quorum: sees through calls without a waiting caller.
+//! The task of a quorum in each runtime: sees through calls without a waiting caller.
 //!
 //! A call of the quorum ends as soon as its outcome is decided, and the nodes that have not
 //! answered by then are not waited for. Their calls must not be dropped, though: a connection that
 //! is just being made would never come to be, and a release would not be sent. So they are handed
-//! over to this task, which belongs to the quorum, as are releases that have to be repeated. It is
-//! started with the first of them and ends with the quorum. Whatever is late is over after
-//! [`LATE_CALL_MAX`], answered or not.
+//! over to this task, as are releases that have to be repeated. It is started with the first of
+//! them and ends with the quorum. Whatever is late is over after [`LATE_CALL_MAX`], answered or
+//! not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use distlock_core::ClaimId;
+use distlock_core::Claim;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
@@ -42,7 +42,7 @@ pub(super) enum LateWork {
 /// A late call, and the claim and node it is about.
 pub(super) struct LateCall {
     pub(super) call: LateAnswer,
-    pub(super) claim: Option<ClaimId>,
+    pub(super) claim: Option<Claim>,
     pub(super) node: usize,
     /// What to repeat if it comes to nothing.
     pub(super) release: Option<PendingRelease>,
@@ -55,8 +55,8 @@ impl Drop for LateCall {
     /// timers have ended with that.
     fn drop(&mut self) {
         let Some(quorum) = self.quorum.upgrade() else { return };
-        if let Some(claim) = self.claim {
-            quorum.claims.ended(&claim, self.node, &self.call, self.answered);
+        if let Some(claim) = &self.claim {
+            quorum.claims.ended(claim, self.node, &self.call, self.answered);
         }
         if let (Some(release), false) = (self.release.take(), self.answered) {
             quorum.repeat(self.node, release);
@@ -64,25 +64,33 @@ impl Drop for LateCall {
     }
 }
 
-/// The way to the task.
+/// The way to the tasks: one for each runtime that has handed something over. A runtime that is
+/// alive and not polled holds up what it has handed over itself, and nothing of the others.
 #[derive(Debug, Default)]
 pub(super) struct LateCalls {
-    sender: Mutex<Option<mpsc::Sender<LateMessage>>>,
-    shared: Arc<LateCallsShared>,
+    tasks: Mutex<Vec<LateTask>>,
+    counter: Arc<LateCounter>,
 }
 
-/// What the task shares with those who hand over.
-#[derive(Default)]
-struct LateCallsShared {
-    parked: Mutex<Vec<LateJob>>,
+/// The task of one runtime.
+#[derive(Clone)]
+struct LateTask {
+    runtime: Id,
+    sender: mpsc::Sender<LateMessage>,
+    parked: Arc<Mutex<Vec<LateJob>>>,
+}
+
+impl std::fmt::Debug for LateTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LateTask").field("runtime", &self.runtime).finish_non_exhaustive()
+    }
+}
+
+/// Counts what is under way.
+#[derive(Debug, Default)]
+struct LateCounter {
     under_way: AtomicUsize,
     idle: Notify,
-}
-
-impl std::fmt::Debug for LateCallsShared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("under_way", &self.under_way).finish_non_exhaustive()
-    }
 }
 
 enum LateMessage {
@@ -98,12 +106,12 @@ struct LateJob {
     _counted: CountedLateJob,
 }
 
-struct CountedLateJob(Arc<LateCallsShared>);
+struct CountedLateJob(Arc<LateCounter>);
 
 impl CountedLateJob {
-    fn new(shared: &Arc<LateCallsShared>) -> Self {
-        shared.under_way.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(shared))
+    fn new(counter: &Arc<LateCounter>) -> Self {
+        counter.under_way.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(counter))
     }
 }
 
@@ -116,9 +124,10 @@ impl Drop for CountedLateJob {
 }
 
 impl LateCalls {
-    /// Sees something through. Outside a runtime it is dropped, as if its node had not answered.
+    /// Sees something through. Outside a runtime it is dropped, as if its node had not answered,
+    /// unless some runtime has a task.
     pub(super) fn take(&self, work: LateWork) {
-        self.send(LateMessage::Job(self.job(work)));
+        self.send(self.job(work));
     }
 
     /// Sees something through that was sent already, and whose answer is likely to come before
@@ -126,7 +135,8 @@ impl LateCalls {
     /// each would cost more than the call.
     pub(super) fn park(&self, work: LateWork) {
         let job = self.job(work);
-        let mut parked = lock(&self.shared.parked);
+        let Some(task) = self.task() else { return };
+        let mut parked = lock(&task.parked);
         if parked.len() >= LATE_CALLS_MAX {
             drop(parked); // Before the job, which may leave more work behind.
             return;
@@ -134,46 +144,55 @@ impl LateCalls {
         parked.push(job);
         let first = parked.len() == 1;
         drop(parked);
-        if first || self.is_over() {
-            self.send(LateMessage::Parked);
+        if first {
+            let _ = task.sender.try_send(LateMessage::Parked);
         }
     }
 
     fn job(&self, work: LateWork) -> LateJob {
-        LateJob { work, _counted: CountedLateJob::new(&self.shared) }
+        LateJob { work, _counted: CountedLateJob::new(&self.counter) }
     }
 
-    /// The task has ended with its runtime.
-    fn is_over(&self) -> bool {
-        lock(&self.sender).as_ref().is_none_or(mpsc::Sender::is_closed)
+    fn send(&self, job: LateJob) {
+        // Whatever cannot be sent is dropped, and what is dropped may want to be repeated: neither
+        // happens under the lock.
+        if let Some(task) = self.task() {
+            let _ = task.sender.try_send(LateMessage::Job(job));
+        }
     }
 
-    fn send(&self, message: LateMessage) {
-        // Nothing is dropped or spawned under the lock: what is dropped may want to be repeated,
-        // and a runtime that has ended drops a task at once.
-        let sent = match lock(&self.sender).as_ref() {
-            Some(sender) => sender.try_send(message),
-            None => Err(mpsc::error::TrySendError::Closed(message)),
-        };
-        let Err(mpsc::error::TrySendError::Closed(message)) = sent else { return };
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (to_task, from_us) = mpsc::channel(LATE_CALLS_MAX);
-        let sent = to_task.try_send(message);
-        let before = lock(&self.sender).replace(to_task);
-        drop((before, sent));
-        runtime.spawn(run(from_us, Arc::clone(&self.shared)));
+    /// The task of this runtime, started if there is none; outside a runtime that of another.
+    fn task(&self) -> Option<LateTask> {
+        // Declared before the lock, so dropped after it: jobs in there may want to be repeated.
+        let mut ended = Vec::new();
+        let runtime = Handle::try_current().ok();
+        let id = runtime.as_ref().map(Handle::id);
+        let mut tasks = lock(&self.tasks);
+        ended.extend(tasks.extract_if(.., |task| task.sender.is_closed()));
+        let known = tasks.iter().rfind(|task| id.is_none_or(|id| task.runtime == id)).cloned();
+        if let (None, Some(runtime)) = (&known, runtime) {
+            let (sender, arriving) = mpsc::channel(LATE_CALLS_MAX);
+            let task = LateTask { runtime: runtime.id(), sender, parked: Arc::default() };
+            tasks.push(task.clone());
+            drop(tasks);
+            // A runtime that shuts down drops the task at once.
+            runtime.spawn(run(arriving, Arc::clone(&task.parked)));
+            return Some(task);
+        }
+        known
     }
 
     /// Waits until nothing is under way.
     pub(super) async fn is_idle(&self) {
-        for job in self.shared.unpark() {
-            self.send(LateMessage::Job(job));
+        let tasks = lock(&self.tasks).clone();
+        for job in tasks.iter().flat_map(|task| unpark(&task.parked)) {
+            self.send(job);
         }
         loop {
-            let idle = self.shared.idle.notified();
+            let idle = self.counter.idle.notified();
             tokio::pin!(idle);
             idle.as_mut().enable();
-            if self.shared.under_way.load(Ordering::SeqCst) == 0 {
+            if self.counter.under_way.load(Ordering::SeqCst) == 0 {
                 return;
             }
             idle.await;
@@ -181,13 +200,11 @@ impl LateCalls {
     }
 }
 
-impl LateCallsShared {
-    fn unpark(&self) -> Vec<LateJob> {
-        std::mem::take(&mut *lock(&self.parked))
-    }
+fn unpark(parked: &Mutex<Vec<LateJob>>) -> Vec<LateJob> {
+    std::mem::take(&mut *lock(parked))
 }
 
-async fn run(mut arriving: mpsc::Receiver<LateMessage>, shared: Arc<LateCallsShared>) {
+async fn run(mut arriving: mpsc::Receiver<LateMessage>, parked: Arc<Mutex<Vec<LateJob>>>) {
     let mut jobs = FuturesUnordered::new();
     let (mut open, mut look_at) = (true, None);
     while open || !jobs.is_empty() {
@@ -200,7 +217,7 @@ async fn run(mut arriving: mpsc::Receiver<LateMessage>, shared: Arc<LateCallsSha
             Some(()) = jobs.next(), if !jobs.is_empty() => {}
             () = until(look_at), if look_at.is_some() => {
                 look_at = None;
-                jobs.extend(shared.unpark().into_iter().map(see_through));
+                jobs.extend(unpark(&parked).into_iter().map(see_through));
             }
         }
     }

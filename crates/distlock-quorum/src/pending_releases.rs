@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use distlock_core::{Claim, Fault, ReleaseOptions, Target};
 use futures_util::FutureExt;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -58,8 +59,9 @@ pub(super) struct PendingReleases {
 #[derive(Debug, Default)]
 struct PendingState {
     releases: VecDeque<PendingRelease>,
-    /// A task repeats them.
-    repeating: bool,
+    /// The runtimes that repeat them; none is for what was released outside a runtime. One that is
+    /// not polled keeps no other from it, and a release that is sent twice does no harm.
+    repeating: Vec<Option<Id>>,
 }
 
 impl PendingReleases {
@@ -70,8 +72,8 @@ impl PendingReleases {
         }
     }
 
-    /// Remembers a release. True if no task repeats them yet.
-    fn add(&self, release: PendingRelease) -> bool {
+    /// Remembers a release. True if this runtime does not repeat them yet.
+    fn add(&self, release: PendingRelease, runtime: Option<Id>) -> bool {
         let mut state = lock(&self.state);
         state.releases.retain(|known| known.target != release.target);
         if state.releases.len() >= PENDING_RELEASES_MAX {
@@ -79,15 +81,18 @@ impl PendingReleases {
         }
         state.releases.push_back(release);
         self.any.store(true, Ordering::SeqCst);
-        !std::mem::replace(&mut state.repeating, true)
+        state.begins(runtime)
     }
 
-    /// True if there are any that no task repeats: the task that did it has ended with its runtime.
-    fn is_orphaned(&self) -> bool {
+    /// True if there are any that this runtime does not repeat yet.
+    fn is_orphaned(&self, runtime: Option<Id>) -> bool {
         let mut state = lock(&self.state);
-        let orphaned = !state.releases.is_empty() && !state.repeating;
-        state.repeating |= orphaned;
-        orphaned
+        !state.releases.is_empty() && state.begins(runtime)
+    }
+
+    /// A runtime repeats no more.
+    fn ends(&self, runtime: Option<Id>) {
+        lock(&self.state).repeating.retain(|other| *other != runtime);
     }
 
     fn forget(&self, target: &Target) {
@@ -97,7 +102,12 @@ impl PendingReleases {
     }
 
     /// The next that `begin` begins. Those that it does not are forgotten.
-    fn next<T>(&self, now: Instant, begin: impl Fn(&PendingRelease) -> Option<T>) -> Option<T> {
+    fn next<T>(
+        &self,
+        runtime: Option<Id>,
+        now: Instant,
+        begin: impl Fn(&PendingRelease) -> Option<T>,
+    ) -> Option<T> {
         let mut state = lock(&self.state);
         state.releases.retain(|release| release.over_at > now);
         while let Some(release) = state.releases.pop_front() {
@@ -107,9 +117,20 @@ impl PendingReleases {
                 return Some(begun);
             }
         }
-        state.repeating = false;
+        state.repeating.retain(|other| *other != runtime);
         self.any.store(false, Ordering::SeqCst);
         None
+    }
+}
+
+impl PendingState {
+    /// Notes that a runtime repeats them. False if it did before.
+    fn begins(&mut self, runtime: Option<Id>) -> bool {
+        let new = !self.repeating.contains(&runtime);
+        if new {
+            self.repeating.push(runtime);
+        }
+        new
     }
 }
 
@@ -117,6 +138,7 @@ impl PendingReleases {
 pub(super) struct Repeating {
     quorum: Weak<QuorumInner>,
     node: usize,
+    runtime: Option<Id>,
     done: bool,
 }
 
@@ -124,7 +146,7 @@ impl Drop for Repeating {
     /// Its runtime has ended, or there was none: the next release that is not heard begins anew.
     fn drop(&mut self) {
         if let (Some(quorum), false) = (self.quorum.upgrade(), self.done) {
-            lock(&quorum.nodes[self.node].unheard.state).repeating = false;
+            quorum.nodes[self.node].unheard.ends(self.runtime);
         }
     }
 }
@@ -135,13 +157,13 @@ impl Repeating {
         while let Some(quorum) = self.quorum.upgrade() {
             let unheard = &quorum.nodes[self.node].unheard;
             let begin = |release: &PendingRelease| quorum.begin_again(self.node, release);
-            let Some((target, call)) = unheard.next(Instant::now(), begin) else {
+            let Some((target, call)) = unheard.next(self.runtime, Instant::now(), begin) else {
                 self.done = true;
                 return;
             };
             let heard = call.clone().await;
             if let Target::Claim(claim) = &*target {
-                quorum.claims.ended(&claim.id, self.node, &call, true);
+                quorum.claims.ended(claim, self.node, &call, true);
             }
             if heard {
                 unheard.forget(&target);
@@ -160,14 +182,15 @@ impl Repeating {
 impl QuorumInner {
     /// Repeats a release at a node that has not heard it.
     pub(super) fn repeat(self: &Arc<Self>, node: usize, release: PendingRelease) {
-        if self.nodes[node].unheard.add(release) {
-            self.start_repeating(node);
+        let runtime = runtime();
+        if self.nodes[node].unheard.add(release, runtime) {
+            self.start_repeating(node, runtime);
         }
     }
 
-    fn start_repeating(self: &Arc<Self>, node: usize) {
+    fn start_repeating(self: &Arc<Self>, node: usize, runtime: Option<Id>) {
         let quorum = Arc::downgrade(self);
-        self.late_calls.take(LateWork::Repeat(Repeating { quorum, node, done: false }));
+        self.late_calls.take(LateWork::Repeat(Repeating { quorum, node, runtime, done: false }));
     }
 
     /// The claim is asked for again: no earlier release of it may come after that.
@@ -195,20 +218,26 @@ impl QuorumInner {
         let call: std::pin::Pin<Box<dyn Future<Output = bool> + Send>> = Box::pin(call);
         let call = call.shared();
         match &*target {
-            Target::Claim(claim) if !self.claims.repeats(&claim.id, node, &call) => None,
+            Target::Claim(claim) if !self.claims.repeats(claim, node, &call) => None,
             _ => Some((target, call)),
         }
     }
 
     /// Waits until no detached work is under way, as long as a node may take.
     pub(super) async fn drain(self: &Arc<Self>) -> Result<(), Fault> {
+        let runtime = runtime();
         for (index, node) in self.nodes.iter().enumerate() {
             node.unheard.hurry();
-            if node.unheard.is_orphaned() {
-                self.start_repeating(index);
+            if node.unheard.is_orphaned(runtime) {
+                self.start_repeating(index, runtime);
             }
         }
         let idle = timeout(self.options.node_timeout, self.late_calls.is_idle()).await;
         idle.map_err(|elapsed| Fault::transient("hear from every node", elapsed))
     }
+}
+
+/// The runtime that runs this.
+fn runtime() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }

@@ -110,9 +110,9 @@ struct ReleaseRound<'a> {
 impl<'a> ReleaseRound<'a> {
     fn new(inner: &'a Arc<QuorumInner>, target: &Target, how: ReleaseOptions) -> Self {
         let known = match target {
-            Target::Claim(claim) => inner.claims.releasing(&claim.id),
+            Target::Claim(claim) => inner.claims.releasing(claim),
             // Other attempts may have the claim: what is known of it stays known.
-            Target::Attempt { claim, .. } => inner.claims.change(&claim.id, |known| known.clone()),
+            Target::Attempt { claim, .. } => inner.claims.change(claim, |known| known.clone()),
             _ => None,
         };
         let absent = known.as_ref().map_or(NodeSet::NONE, |k| k.unasked.without(k.doubtful));
@@ -171,22 +171,23 @@ impl<'a> ReleaseRound<'a> {
     /// The release has ended, but for these calls.
     fn see_through(&self, late: Vec<(usize, NodeCall<ReleaseOutcome>)>) {
         let claim = match &*self.target {
-            Target::Claim(claim) => Some(claim.id),
+            Target::Claim(claim) => Some(claim),
             _ => None,
         };
-        if let Some(id) = &claim {
-            self.inner.claims.take(id);
+        if let Some(claim) = claim {
+            self.inner.claims.take(claim);
         }
         let mut known = ClaimState::new(Duration::ZERO);
         for (index, call) in late {
-            let (call, late) = self.inner.late(index, claim, Some(self.unheard(index)), call);
+            let (call, late) =
+                self.inner.late(index, claim.cloned(), Some(self.unheard(index)), call);
             known.late.push((index, call));
             // It goes out when the ask before it was answered: a task has to wait for that.
             let waits = self.late_at(index).is_some_and(|ask| ask.peek().is_none());
             if waits { self.inner.late_calls.take(late) } else { self.inner.late_calls.park(late) }
         }
-        if let Some(id) = claim {
-            self.inner.claims.put(id, known);
+        if let Some(claim) = claim {
+            self.inner.claims.put(claim.clone(), known);
         }
     }
 }

@@ -133,7 +133,7 @@ impl QuorumInner {
     /// Gives a claim back to a node that lost it, while a majority still has it. It does not count
     /// for this renewal: the node may have granted another client meanwhile.
     async fn heal(self: &Arc<Self>, node: usize, claim: &Claim, ask: Ask) {
-        let known = self.claims.change(&claim.id, |known| {
+        let known = self.claims.change(claim, |known| {
             known.doubtful.add(node);
             known.unasked.remove(node);
         });
@@ -145,7 +145,7 @@ impl QuorumInner {
         let healed = timeout(LATE_CALL_MAX, store.backend.acquire(&ask)).await;
         let healed = healed.map(|answer| store.answered(answer));
         if matches!(healed, Ok(Ok(_))) {
-            self.claims.change(&claim.id, |known| known.doubtful.remove(node));
+            self.claims.change(claim, |known| known.doubtful.remove(node));
         }
         let (node, granted) = (&self.names[node], matches!(healed, Ok(Ok(Answer::Granted { .. }))));
         tracing::debug!(node, granted, key = %claim.key, "a node had lost the claim");
@@ -211,7 +211,7 @@ impl<'a> RenewalRound<'a> {
             }
             (Decision::Open, Decision::Held) => {
                 *stands = Decision::Held;
-                inner.claims.change(&renewal.claim.id, |known| known.renewed(renewal.span));
+                inner.claims.change(&renewal.claim, |known| known.renewed(renewal.span));
                 let lost = standings.gone.clone();
                 let fence = standings.held.largest();
                 if standings.held.agree(inner.size) && inner.has_told(fence) {
@@ -235,7 +235,7 @@ impl<'a> RenewalRound<'a> {
 
     fn heal(&self, index: usize, node: usize, fence: u64) {
         let (inner, renewal) = (self.inner, &self.batch[index]);
-        let asked = inner.claims.change(&renewal.claim.id, |known| {
+        let asked = inner.claims.change(&renewal.claim, |known| {
             known.renewed(renewal.span);
             known.ask.clone()
         });

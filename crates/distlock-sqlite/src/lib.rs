@@ -19,6 +19,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use distlock_core::{
     Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health, Invalid, Key,
@@ -34,6 +35,9 @@ use self::job::Access;
 use self::load::VerbSubject;
 use self::session::StoreSession;
 use self::store::SqliteStore;
+
+/// How long a call may take where a test has the clock.
+const PATIENT: Duration = Duration::from_secs(20);
 
 /// A file of this machine that carries locks for all its processes. No server is needed.
 ///
@@ -73,13 +77,15 @@ impl Sqlite {
     }
 
     /// A client of a file on a clock of one's own, for tests: `boot` names the start of the machine
-    /// that the clock counts from. Another one is another start, which clears all holds.
+    /// that the clock counts from. Another one is another start, which clears all holds. Calls may
+    /// take 20 s, so that no answer depends on how busy the machine is.
     ///
     /// # Errors
     ///
     /// [`Invalid`] if the system has no random bytes to give.
     pub fn with_clock(file: &Path, boot: &str, clock: Arc<dyn Clock>) -> Result<Self, Invalid> {
-        Self::of(SqliteConfig::of(file), Some(Boot::new(boot.to_owned(), clock)))
+        let config = SqliteConfig { response_timeout: PATIENT, ..SqliteConfig::of(file) };
+        Self::of(config, Some(Boot::new(boot.to_owned(), clock)))
     }
 
     fn of(config: SqliteConfig, boot: Option<Boot>) -> Result<Self, Invalid> {

@@ -68,7 +68,8 @@ pub enum Error {
     /// These locks were closed.
     #[error("use these locks: they are closed")]
     Closed,
-    /// The call was made outside a tokio runtime, which the renewals need.
+    /// The call was awaited outside a tokio runtime, which its connection and its deadline need.
+    /// Renewals and releases of dropped guards need none.
     #[error("acquire outside a tokio runtime")]
     NoRuntime,
     /// The backend cannot do this and never will.

@@ -12,23 +12,32 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 
 fn with_replica() -> (RedisServer, RedisServer) {
-    let primary = RedisServer::start();
-    let fast = ["--repl-diskless-sync-delay", "0"].map(str::to_owned);
-    let follow = ["--replicaof".to_owned(), format!("127.0.0.1 {}", primary.port())];
-    let replica = RedisServer::start_with(RedisServerOptions { args: [fast, follow].concat() });
-    let started = Instant::now();
-    while !confirms(&primary) {
-        assert!(started.elapsed() < Duration::from_secs(20), "the replica does not follow");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let (primary, [replica]) = with_replicas();
     (primary, replica)
 }
 
-/// A replica that is online still says nothing of what it has until its first report, which comes
-/// once a second; before that it confirms no write, however long one waits.
-fn confirms(primary: &RedisServer) -> bool {
+fn with_replicas<const N: usize>() -> (RedisServer, [RedisServer; N]) {
+    let primary = RedisServer::start();
+    let replicas = [(); N].map(|()| {
+        let fast = ["--repl-diskless-sync-delay", "0"].map(str::to_owned);
+        let follow = ["--replicaof".to_owned(), format!("127.0.0.1 {}", primary.port())];
+        RedisServer::start_with(RedisServerOptions { args: [fast, follow].concat() })
+    });
+    let started = Instant::now();
+    while confirming(&primary) < N {
+        assert!(started.elapsed() < Duration::from_secs(20), "the replicas do not follow");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (primary, replicas)
+}
+
+/// How many replicas confirm writes. One that is online still says nothing of what it has until its
+/// first report, which comes once a second; before that it confirms no write, however long one
+/// waits.
+fn confirming(primary: &RedisServer) -> usize {
     let told = primary.command(&["INFO", "replication"]);
-    told.contains("state=online") && !told.contains(",offset=0,")
+    let confirms = |line: &&str| line.contains("state=online") && !line.contains(",offset=0,");
+    told.lines().filter(confirms).count()
 }
 
 /// Waits longer for a replica: a busy machine keeps that waiting, too.
@@ -94,17 +103,46 @@ async fn on_a_cluster_the_replica_of_the_key_counts() {
 
 /// Takes twenty keys, one after the other, of which no replica hears.
 async fn all_refused(what: &str, take: impl AsyncFn(String) -> Result<Guard, Error>) {
+    let mut counted = 0;
     for n in 0..20 {
         let refused = take(format!("{what}{n}")).await.expect_err("no replica has it");
         let few = matches!(refused, Error::NotReplicated { confirmed: 0, wanted: 1, .. });
         assert!(few || refused.is_transient(), "{what}: {refused}");
+        counted += usize::from(few);
+    }
+    assert!(counted >= 10, "{what}: replicas were counted for {counted} of 20 keys only");
+}
+
+#[tokio::test]
+async fn a_replica_that_stopped_counts_for_no_grant_and_the_other_one_does() {
+    let (primary, [stopped, _live]) = with_replicas();
+    let url = format!("{}?response_timeout_ms=2000", primary.url());
+    let (one, two) = (locks(&url, 1), locks(&url, 2));
+    let guard = two.mutex("both").unwrap().lock().await.unwrap();
+    assert_eq!(guard.replicas(), 2);
+    stopped.pause();
+    let guard = one.mutex("one").unwrap().lock().await.unwrap();
+    assert_eq!(guard.replicas(), 1);
+    let refused = two.mutex("two").unwrap().lock().await.unwrap_err();
+    let few = matches!(refused, Error::NotReplicated { confirmed: 1, wanted: 2, .. });
+    assert!(few, "{refused}");
+    stopped.resume();
+    until_confirmed(&two).await;
+}
+
+/// A replica that goes on confirms again what is written from then on.
+async fn until_confirmed(locks: &Locks) {
+    let started = Instant::now();
+    while let Err(refused) = locks.mutex("again").unwrap().try_lock().await {
+        assert!(started.elapsed() < Duration::from_secs(20), "{refused}");
+        assert!(refused.is_transient(), "{refused}");
     }
 }
 
 #[tokio::test]
 async fn what_no_replica_has_is_never_confirmed() {
     let (primary, replica) = with_replica();
-    let url = format!("{}?response_timeout_ms=300", primary.url());
+    let url = format!("{}?response_timeout_ms=700", primary.url());
     let (mutexes, readers, permits) = (locks(&url, 1), locks(&url, 1), locks(&url, 1));
     replica.pause();
     tokio::join!(

@@ -10,8 +10,9 @@ use crate::AttemptId;
 pub struct Attempts(Vec<AttemptId>);
 
 impl Attempts {
-    /// How many attempts a claim has at most. One that finds the set full is not added, and its
-    /// clean-up changes nothing: the claim then ends with its lease or place.
+    /// How many attempts a claim has at most. With one more it has none from then on: no clean-up
+    /// can tell any longer whether its call was the last, so the claim ends by its id, or with its
+    /// lease or place.
     pub const MAX: usize = 8;
 
     /// The attempts of a new claim.
@@ -26,8 +27,13 @@ impl Attempts {
 
     /// The claim was asked for again.
     pub(super) fn add(&mut self, again: Option<AttemptId>) {
-        let room = !self.is_empty() && self.0.len() < Self::MAX;
-        self.0.extend(again.filter(|attempt| room && !self.0.contains(attempt)));
+        let is_new = |attempt: &AttemptId| !self.is_empty() && !self.0.contains(attempt);
+        let Some(attempt) = again.filter(is_new) else { return };
+        if self.0.len() < Self::MAX {
+            self.0.push(attempt);
+        } else {
+            self.0.clear();
+        }
     }
 
     /// A call is over. True if it was the last that stood behind the claim.

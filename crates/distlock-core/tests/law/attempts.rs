@@ -99,14 +99,28 @@ fn a_claim_without_attempts_is_given_up_by_none() {
 }
 
 #[test]
-fn one_attempt_too_many_gives_up_nothing() {
-    let mut world = World::new();
-    let many = Attempts::MAX as u8;
-    for attempt in 1..=many + 1 {
-        assert!(is_granted(&world.acquire(&ask(1, attempt), ME).0));
+fn a_claim_with_more_attempts_than_are_kept_is_given_up_by_none() {
+    let most = u8::try_from(Attempts::MAX).unwrap();
+    for waits in [false, true] {
+        let mut world = World::new();
+        if waits {
+            assert!(is_granted(&world.acquire(&ask(2, 1), client(2)).0));
+        }
+        for attempt in 1..=most + 1 {
+            assert_eq!(is_granted(&world.acquire(&ask(1, attempt), ME).0), !waits);
+        }
+        // The last call has the answer; the clean-ups of all earlier ones arrive after it.
+        for attempt in 1..=most {
+            assert_eq!(clean_up(&mut world, 1, attempt, PLAIN), ReleaseOutcome::Gone);
+        }
+        let seen = world.look();
+        assert_eq!((seen.holders_total, seen.waiters_total), (1, u64::from(waits)));
+        assert_eq!(
+            clean_up(&mut world, 1, most + 1, PLAIN),
+            ReleaseOutcome::Gone,
+            "it ends by itself"
+        );
+        let released = if waits { ReleaseOutcome::WasWaiting } else { ReleaseOutcome::WasHeld };
+        assert_eq!(world.give_up(&ask(1, 1)).0, released, "or by its id");
     }
-    for attempt in (2..=many + 1).rev() {
-        assert_eq!(clean_up(&mut world, 1, attempt, PLAIN), ReleaseOutcome::Gone);
-    }
-    assert_eq!(clean_up(&mut world, 1, 1, PLAIN), ReleaseOutcome::WasHeld);
 }

@@ -348,10 +348,10 @@ fn tombstone(id: ClaimId, attempt: AttemptId) -> ClaimId {
 
 /// An ask for a claim that has attempts is one more of them, up to eight.
 fn join(attempts: &mut Vec<AttemptId>, attempt: Option<AttemptId>) {
-    if let Some(attempt) = attempt
-        && (1..8).contains(&attempts.len())
-        && !attempts.contains(&attempt)
-    {
-        attempts.push(attempt);
+    let Some(attempt) = attempt.filter(|attempt| !attempts.contains(attempt)) else { return };
+    match attempts.len() {
+        0 => {}
+        1..8 => attempts.push(attempt),
+        _ => attempts.clear(),
     }
 }

@@ -4,6 +4,7 @@
 
 mod api;
 mod errors;
+mod given_up;
 mod lease;
 mod lifetimes;
 mod loss;

@@ -39,7 +39,9 @@ async fn where_many_want_one_key_a_hand_over_is_two_calls() {
     }
     let (spent, handed_over) = (scripts_run(&server) - before, TASKS * ROUNDS);
     println!("{spent} commands for {handed_over} hand-overs");
-    assert!(spent <= handed_over * 21 / 10, "{spent} commands for {handed_over} hand-overs");
+    // Each takes at least the release that admits the next waiter.
+    let few = handed_over..=handed_over * 21 / 10;
+    assert!(few.contains(&spent), "{spent} commands for {handed_over} hand-overs");
     nothing_left(&server, ms(2000)).await;
 }
 

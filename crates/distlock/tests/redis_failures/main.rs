@@ -11,6 +11,7 @@ mod client;
 mod crowd;
 mod forged;
 mod hand_over;
+mod heartbeats;
 mod hiccup;
 mod hostile;
 mod inputs;
