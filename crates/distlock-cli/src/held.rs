@@ -17,14 +17,15 @@ pub(crate) const REENTRY_VAR: &str = "DISTLOCK_REENTRY";
 /// Refuses to wait for oneself.
 pub(crate) fn check(plan: &RunPlan) -> Result<(), Failure> {
     let holds = Holds::around();
-    if plan.reentrant || !holds.keys.contains(&word(plan.spec.key.as_str())) {
-        return Ok(());
+    for key in plan.spec.keys().filter(|key| holds.keys.contains(&word(key.as_str()))) {
+        let why = match (plan.reentrant, holds.secret(key.as_str())) {
+            (true, Some(_)) => continue,
+            (true, None) => "and cannot be entered again: it is shared, or held with other keys",
+            (false, _) => "by this command: --reentrant enters it again",
+        };
+        return Err(Failure::new(USAGE, format!("{key:?} is already held {why}")));
     }
-    let key = &plan.spec.key;
-    Err(Failure::new(
-        USAGE,
-        format!("{key:?} is already held by this command: --reentrant enters it again"),
-    ))
+    Ok(())
 }
 
 /// What is held around this command, outermost first.
@@ -50,17 +51,23 @@ impl Holds {
         self.secrets.get(place)?.parse().ok()
     }
 
-    /// With one more; as the values of the two variables.
-    pub(crate) fn and(mut self, key: &str, secret: Option<ReentryId>) -> (String, String) {
+    /// With more of them; as the values of the two variables.
+    pub(crate) fn and<'a>(
+        mut self,
+        keys: impl Iterator<Item = &'a str>,
+        secret: Option<ReentryId>,
+    ) -> (String, String) {
         self.secrets.resize(self.keys.len(), "-".into());
-        self.keys.push(word(key));
-        self.secrets.push(secret.map_or_else(|| "-".into(), |id| id.reveal()));
+        for key in keys {
+            self.keys.push(word(key));
+            self.secrets.push(secret.map_or_else(|| "-".into(), |id| id.reveal()));
+        }
         (self.keys.join(" "), self.secrets.join(" "))
     }
 }
 
 /// A key as one word: what would end the word is percent-escaped.
-fn word(key: &str) -> String {
+pub(crate) fn word(key: &str) -> String {
     let mut word = String::with_capacity(key.len());
     for c in key.chars() {
         if c.is_whitespace() || c.is_control() || c == '%' {
@@ -81,10 +88,10 @@ mod tests {
     #[test]
     fn holds_are_words_and_keep_their_secrets() {
         let id: ReentryId = "0123456789abcdef0123456789abcdef".parse().unwrap();
-        let (keys, secrets) = Holds::default().and("a b%", None);
+        let (keys, secrets) = Holds::default().and(["a b%"].into_iter(), None);
         assert_eq!((keys.as_str(), secrets.as_str()), ("a%20b%25", "-"));
         let holds = Holds { keys: vec![keys], secrets: vec![secrets] };
-        let (keys, secrets) = holds.and("deploy", Some(id));
+        let (keys, secrets) = holds.and(["deploy"].into_iter(), Some(id));
         assert_eq!(keys, "a%20b%25 deploy");
         let holds = Holds {
             keys: keys.split(' ').map(str::to_owned).collect(),

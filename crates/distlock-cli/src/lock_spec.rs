@@ -17,6 +17,8 @@ use crate::{journal, place};
 pub(crate) struct LockSpec {
     pub(crate) url: String,
     pub(crate) key: Key,
+    /// Others that are held together with it.
+    pub(crate) more_keys: Vec<Key>,
     pub(crate) kind: LockKind,
     pub(crate) owner: String,
     pub(crate) options: Options,
@@ -69,6 +71,7 @@ impl LockSpec {
         Ok(Self {
             url: store.backend,
             key: Key::new(key).map_err(distlock::Error::from)?,
+            more_keys: Vec::new(),
             kind: asking.map_or(LockKind::Exclusive, kind),
             owner,
             options,
@@ -76,6 +79,27 @@ impl LockSpec {
             conflict_code: code.unwrap_or(exit::NOT_ACQUIRED),
             talking,
         })
+    }
+
+    /// The same for several keys, all of them or none.
+    pub(crate) fn with_more_keys(mut self, keys: &[String]) -> Result<Self, Failure> {
+        for key in keys {
+            let key = Key::new(key).map_err(distlock::Error::from)?;
+            if self.keys().all(|known| *known != key) {
+                self.more_keys.push(key);
+            }
+        }
+        Ok(self)
+    }
+
+    /// All keys, as they were given.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.key).chain(&self.more_keys)
+    }
+
+    /// All keys, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.keys().map(Key::as_str).collect::<Vec<_>>().join(", ")
     }
 
     /// Opens the store. Sends nothing yet.

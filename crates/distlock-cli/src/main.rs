@@ -6,6 +6,7 @@ mod cmd;
 mod exit;
 mod guardian;
 mod held;
+mod held_lock;
 mod journal;
 mod launch;
 mod lock_spec;

@@ -34,6 +34,7 @@ impl RunPlan {
     /// The plan of a `run`.
     pub(crate) fn for_run(args: run::RunArgs) -> Result<Self, Failure> {
         let run::RunArgs { store, mut asking, leasing, guarding, mut talking, work, .. } = args;
+        let work = work.with_keys(&args.keys);
         let mut at_least = args.at_least;
         if args.preset == Some(Preset::Cron) {
             // What was said explicitly goes first.
@@ -44,6 +45,7 @@ impl RunPlan {
         }
         check_ttl(leasing.ttl, guarding.on_lost, guarding.kill_after)?;
         let mut spec = LockSpec::new(store, &work.key, Some(&asking), &leasing, talking)?;
+        spec = spec.with_more_keys(&args.keys)?;
         spec.options = spec.options.hold_at_least(at_least.unwrap_or_default());
         if args.if_down == IfDown::Run {
             spec.options = spec.options.patience(PATIENCE_UNLOCKED);

@@ -1,5 +1,6 @@
 //! The final word of a run, for machines: one JSON object in a file.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -21,6 +22,9 @@ pub(crate) struct RunReport(Option<File>);
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunSummary<'a> {
     pub(crate) key: &'a str,
+    /// All keys, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) keys: Vec<&'a str>,
     pub(crate) owner: &'a str,
     pub(crate) outcome: RunOutcome,
     pub(crate) exit_code: u8,
@@ -29,6 +33,9 @@ pub(crate) struct RunSummary<'a> {
     pub(crate) waited_ms: u64,
     pub(crate) held_ms: u64,
     pub(crate) fence: Option<u64>,
+    /// The fence of each key, if there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) fences: BTreeMap<String, u64>,
     pub(crate) renewals: u64,
 }
 
@@ -57,8 +64,11 @@ pub(crate) enum RunOutcome {
 impl<'a> RunSummary<'a> {
     /// Of a run that has not begun.
     pub(crate) fn new(plan: &'a RunPlan) -> Self {
+        let several = !plan.spec.more_keys.is_empty();
+        let keys = plan.spec.keys().filter(|_| several).map(distlock::Key::as_str).collect();
         Self {
             key: plan.spec.key.as_str(),
+            keys,
             owner: &plan.spec.owner,
             outcome: RunOutcome::Failed,
             exit_code: 0,
@@ -66,6 +76,7 @@ impl<'a> RunSummary<'a> {
             waited_ms: 0,
             held_ms: 0,
             fence: None,
+            fences: BTreeMap::new(),
             renewals: 0,
         }
     }

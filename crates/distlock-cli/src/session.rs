@@ -74,25 +74,31 @@ async fn attempt_on(
         Err(refused) if refused.code() == exit::UNREACHABLE && plan.if_down == IfDown::Run => {
             let why = refused.into_failure();
             let why = why.message().unwrap_or("the backend is out of reach");
-            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.spec.key);
+            let words = format!("WARNING: running WITHOUT the lock {}: {why}", plan.spec.name());
             told.banner("unlocked", &words, json!({}));
             None
         }
         Err(refused) => return Err(refused),
     };
     if let Some(held) = &held {
-        summary.fence = Some(held.fence());
-        let words = format!(
-            "acquired {}, fence {}, waited {}",
-            plan.spec.key,
-            held.fence(),
-            span::show(held.waited())
-        );
-        told.note(
-            "acquired",
-            &words,
-            json!({ "fence": held.fence(), "waitedMs": summary.waited_ms }),
-        );
+        summary.fence = held.fence();
+        let fences = held.fences();
+        let waited = span::show(held.waited());
+        let words = match held.fence() {
+            Some(fence) => format!("acquired {}, fence {fence}, waited {waited}", plan.spec.name()),
+            None => {
+                let each = fences.iter().map(|(key, fence)| format!("{key} (fence {fence})"));
+                format!("acquired {}, waited {waited}", each.collect::<Vec<_>>().join(", "))
+            }
+        };
+        if held.fence().is_none() {
+            summary.fences = fences.iter().map(|(key, fence)| (key.to_string(), *fence)).collect();
+        }
+        let members = match held.fence() {
+            Some(fence) => json!({ "fence": fence, "waitedMs": summary.waited_ms }),
+            None => json!({ "fences": summary.fences, "waitedMs": summary.waited_ms }),
+        };
+        told.note("acquired", &words, members);
     }
     let done = Run::start(plan, told, launcher, held, signals).await?.finish().await?;
     summary.signal = done.signal;
@@ -103,7 +109,7 @@ async fn attempt_on(
         RunOutcome::Unlocked => "ran without",
         _ => "released",
     };
-    let words = format!("{how} {} after {}", plan.spec.key, span::show(done.held));
+    let words = format!("{how} {} after {}", plan.spec.name(), span::show(done.held));
     told.note("ended", &words, json!({ "outcome": done.outcome, "heldMs": summary.held_ms }));
     Ok(done)
 }

@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::child::{Child, CommandEnd};
 use crate::cmd::run::OnLost;
 use crate::exit::{self, Failure};
-use crate::held::{HELD_VAR, Holds, REENTRY_VAR};
+use crate::held::{HELD_VAR, Holds, REENTRY_VAR, word};
+use crate::held_lock::HeldLock;
 use crate::launch::Launcher;
 use crate::plan::RunPlan;
 use crate::progress::ProgressEvents;
@@ -18,7 +19,6 @@ use crate::report::RunOutcome;
 use crate::signals::Signals;
 use crate::span;
 use crate::stop::{StopAction, StopCause, StopPlan};
-use crate::take::HeldLock;
 
 /// Signals closer together than this are one, sent by two hands: a shell signals the whole job,
 /// and the parent process forwards it once more.
@@ -138,7 +138,8 @@ impl<'a> Run<'a> {
                 }
                 StopAction::Warn => {
                     let loss = self.loss();
-                    let words = format!("LOST {}: {loss}; the command goes on", self.plan.spec.key);
+                    let words =
+                        format!("LOST {}: {loss}; the command goes on", self.plan.spec.name());
                     self.told.banner("lost", &words, json!({ "reason": loss }));
                 }
             }
@@ -147,7 +148,7 @@ impl<'a> Run<'a> {
 
     /// The banner that nothing suppresses.
     fn announce(&self, why: StopCause, how: &str) {
-        let (key, pid, loss) = (&self.plan.spec.key, self.child.pid(), self.loss());
+        let (key, pid, loss) = (self.plan.spec.name(), self.child.pid(), self.loss());
         let stopping = format!("stopping the command (process {pid}): {how}");
         match why {
             StopCause::Lost => {
@@ -200,7 +201,7 @@ impl<'a> Run<'a> {
             let _ = tokio::time::timeout(LATE_RELEASE_MAX, held.release()).await;
             return true;
         }
-        let key = &self.plan.spec.key;
+        let key = self.plan.spec.name();
         match held.release().await {
             Ok(HoldEnd::Lost(_)) if self.plan.on_lost == OnLost::Warn => false,
             Ok(HoldEnd::Lost(reason)) => {
@@ -229,15 +230,25 @@ async fn lost(held: Option<&HeldLock>) {
     }
 }
 
-/// What the command is told.
+/// What the command is told. With several keys there is no single one that it could mean.
 fn environment(plan: &RunPlan, held: Option<&HeldLock>) -> Vec<(&'static str, String)> {
-    let mut environment = vec![
-        ("DISTLOCK_KEY", plan.spec.key.to_string()),
-        ("DISTLOCK_OWNER", plan.spec.owner.clone()),
-    ];
+    let spec = &plan.spec;
+    let mut environment = vec![("DISTLOCK_OWNER", spec.owner.clone())];
+    if spec.more_keys.is_empty() {
+        environment.push(("DISTLOCK_KEY", spec.key.to_string()));
+    }
     let Some(held) = held else { return environment };
-    environment.push(("DISTLOCK_FENCE", held.fence().to_string()));
-    let (keys, secrets) = Holds::around().and(plan.spec.key.as_str(), held.secret());
+    let fences = held.fences();
+    if let Some(fence) = held.fence() {
+        environment.push(("DISTLOCK_FENCE", fence.to_string()));
+    } else {
+        let keys: Vec<_> = fences.iter().map(|(key, _)| word(key.as_str())).collect();
+        let numbers: Vec<_> = fences.iter().map(|(_, fence)| fence.to_string()).collect();
+        environment.push(("DISTLOCK_KEYS", keys.join(" ")));
+        environment.push(("DISTLOCK_FENCES", numbers.join(" ")));
+    }
+    let keys = fences.iter().map(|(key, _)| key.as_str());
+    let (keys, secrets) = Holds::around().and(keys, held.secret());
     environment.push((HELD_VAR, keys));
     environment.push((REENTRY_VAR, secrets));
     environment

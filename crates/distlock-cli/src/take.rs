@@ -1,13 +1,13 @@
 //! Getting the lock: waiting for it visibly, and leaving at once when told to.
 
-use std::ops::Deref;
 use std::time::Duration;
 
-use distlock::{Error, Guard, HoldEnd, Key, Lease, Locks, ReentrantGuard, ReentryId};
+use distlock::{Error, Key, Locks, ReentryId};
 use rustix::process::Signal;
 
 use crate::exit::{self, Failure};
 use crate::held::Holds;
+use crate::held_lock::HeldLock;
 use crate::journal;
 use crate::lock_spec::{LockKind, LockSpec};
 use crate::progress::{ProgressStyle, WaitProgress};
@@ -20,52 +20,6 @@ pub(crate) const LEAVE_MAX: Duration = Duration::from_millis(1500);
 /// How long to try where the store was just lost, or could not be reached in the first place: a
 /// command that has failed must not keep its user waiting for a store that is down.
 pub(crate) const LEAVE_AT_ONCE_MAX: Duration = Duration::from_millis(250);
-
-/// A lock that is held, of any kind.
-#[derive(Debug)]
-pub(crate) enum HeldLock {
-    /// Of the usual kind.
-    Plain(Guard),
-    /// A client that knows the secret may enter again.
-    Reentrant(ReentrantGuard, ReentryId),
-}
-
-impl Deref for HeldLock {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        match self {
-            Self::Plain(guard) => guard,
-            Self::Reentrant(guard, _) => guard,
-        }
-    }
-}
-
-impl HeldLock {
-    /// The secret to enter again.
-    pub(crate) fn secret(&self) -> Option<ReentryId> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Reentrant(_, id) => Some(*id),
-        }
-    }
-
-    /// Hands it over as plain data; no client renews it any more.
-    pub(crate) fn into_lease(self) -> Lease {
-        match self {
-            Self::Plain(guard) => guard.into_lease(),
-            Self::Reentrant(guard, _) => guard.into_lease(),
-        }
-    }
-
-    /// Releases it and tells the truth about it.
-    pub(crate) async fn release(self) -> Result<HoldEnd, Error> {
-        match self {
-            Self::Plain(guard) => guard.release().await,
-            Self::Reentrant(guard, _) => guard.release().await,
-        }
-    }
-}
 
 /// Why the lock was not got.
 #[derive(Debug)]
@@ -128,7 +82,7 @@ pub(crate) async fn take(
     let taken = tokio::select! {
         biased;
         signal = signals.stop() => Err(signal),
-        taken = acquire(locks, &spec.key, spec.kind) => Ok(taken),
+        taken = acquire_all(locks, spec) => Ok(taken),
         () = waiting.tell() => unreachable!("telling ends with the wait"),
     };
     drop(waiting);
@@ -161,7 +115,15 @@ fn refused(spec: &LockSpec, error: Error) -> NotAcquired {
     })
 }
 
-/// Acquires what the plan asks for, waiting as long as its options say.
+/// Acquires all keys of the plan, waiting as long as its options say.
+async fn acquire_all(locks: &Locks, spec: &LockSpec) -> Result<HeldLock, Error> {
+    if spec.more_keys.is_empty() {
+        return acquire(locks, &spec.key, spec.kind).await;
+    }
+    Ok(HeldLock::Many(locks.all(spec.keys().cloned())?.lock().await?))
+}
+
+/// Acquires one key, waiting as long as the options say.
 pub(crate) async fn acquire(locks: &Locks, key: &Key, kind: LockKind) -> Result<HeldLock, Error> {
     match kind {
         LockKind::Exclusive if locks.capabilities().reentry => {

@@ -66,11 +66,10 @@ macro_rules! secret_id {
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
                 // The refused text is not repeated: it may be most of a secret.
-                let refuse = || Invalid::new($what, "(hidden)", "must be 32 hexadecimal digits");
-                if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-                    return Err(refuse());
-                }
-                let number = u128::from_str_radix(text, 16).map_err(|_| refuse())?;
+                let why = "must be a UUID or 32 hexadecimal digits";
+                let refuse = || Invalid::new($what, "(hidden)", why);
+                let digits = without_hyphens(text).ok_or_else(refuse)?;
+                let number = u128::from_str_radix(&digits, 16).map_err(|_| refuse())?;
                 Ok(Self(number.to_be_bytes()))
             }
         }
@@ -109,6 +108,20 @@ secret_id! {
 secret_id! {
     /// The id of one client of a store. Waiting places live as long as their client is heard of.
     ClientId, "client id"
+}
+
+/// The 32 digits of an id, which may be written as a UUID.
+fn without_hyphens(text: &str) -> Option<String> {
+    let is_digit = |byte: u8| byte.is_ascii_hexdigit();
+    let fits = match text.len() {
+        32 => text.bytes().all(is_digit),
+        36 => text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => is_digit(byte),
+        }),
+        _ => false,
+    };
+    fits.then(|| text.replace('-', ""))
 }
 
 /// FNV-1a. Thirty-two bits of hash give away nothing useful of 128 random ones.
@@ -151,6 +164,21 @@ mod tests {
         let claim = Claim::new(Key::new("k").unwrap(), id);
         let shown = format!("{claim:?}");
         assert!(!shown.contains(&id.reveal()) && !shown.contains(&id.reveal()[..16]), "{shown}");
+    }
+
+    #[test]
+    fn a_uuid_is_an_id() {
+        let digits = "0123456789abcdef0123456789ABCDEF";
+        let uuid = "01234567-89ab-cdef-0123-456789ABCDEF";
+        assert_eq!(uuid.parse::<ClaimId>().unwrap(), digits.parse().unwrap());
+        for bad in [
+            "0123456789ab-cdef-0123-456789ABCDEF01",
+            "01234567-89ab-cdef-0123-456789ABCDE-",
+            "01234567+89ab-cdef-0123-456789ABCDEF",
+            "{0123456789abcdef0123456789ABCDEF12}",
+        ] {
+            assert!(bad.parse::<ClaimId>().is_err(), "{bad}");
+        }
     }
 
     #[test]

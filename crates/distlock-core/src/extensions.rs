@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Confirmed, Fault, Pending, Renewal};
+use crate::{AcquireMany, Confirmed, Fault, Pending, Renewal};
 
 /// A store whose grants reach replicas.
 pub trait Replicated: fmt::Debug + Send + Sync {
@@ -38,6 +38,8 @@ pub struct Extensions<'a> {
     pub replicated: Option<&'a dyn Replicated>,
     /// The store may lose its memory while this client lives.
     pub reconnecting: Option<&'a dyn Reconnecting>,
+    /// Several keys can be taken in one step.
+    pub many: Option<&'a dyn AcquireMany>,
     /// Calls may leave work behind that goes on by itself.
     pub background: Option<&'a dyn Background>,
 }

@@ -1,4 +1,4 @@
-//! The task of a quorum in each runtime: sees through calls without a waiting caller.
+//! Drives the calls of a quorum that no caller waits for any more, in one task per runtime.
 //!
 //! A call of the quorum ends as soon as its outcome is decided, and the nodes that have not
 //! answered by then are not waited for. Their calls must not be dropped, though: a connection that

@@ -33,33 +33,43 @@ const SOCKET_POLL_EVERY: Duration = Duration::from_millis(10);
 /// How often a release that failed is repeated. After that the lease ends by itself.
 const UNDO_ATTEMPTS_MAX: u32 = 3;
 
-/// A lease that no client has unless the answer arrives.
+/// Leases that no client has unless the answer arrives.
 #[derive(Debug)]
 pub(crate) struct Undo {
-    leases: Leases,
-    lease: Lease,
+    leases: Vec<(Leases, Lease)>,
     quota: LeaseQuota,
 }
 
 impl Undo {
     pub(crate) fn new(leases: Leases, lease: Lease, quota: &LeaseQuota) -> Self {
-        Self { leases, lease, quota: quota.clone() }
+        Self::all(vec![(leases, lease)], quota)
+    }
+
+    /// The same for several that were granted together.
+    pub(crate) fn all(leases: Vec<(Leases, Lease)>, quota: &LeaseQuota) -> Self {
+        Self { leases, quota: quota.clone() }
     }
 
     fn run(self) {
         tokio::spawn(async move {
-            let key = self.lease.key();
-            tracing::info!(%key, "the client is gone: its lease is released");
-            for attempt in 1..=UNDO_ATTEMPTS_MAX {
-                // Only what this request got: the client may have repeated it, here or elsewhere,
-                // and have the lease from there.
-                match self.leases.give_up(&self.lease).await {
-                    Ok(HoldEnd::Released) => return self.quota.ended(&self.lease),
-                    Ok(_) => return,
-                    Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
-                }
+            for (leases, lease) in &self.leases {
+                undo(leases, lease, &self.quota).await;
             }
         });
+    }
+}
+
+async fn undo(leases: &Leases, lease: &Lease, quota: &LeaseQuota) {
+    let key = lease.key();
+    tracing::info!(%key, "the client is gone: its lease is released");
+    for attempt in 1..=UNDO_ATTEMPTS_MAX {
+        // Only what this request got: the client may have repeated it, here or elsewhere, and have
+        // the lease from there.
+        match leases.give_up(lease).await {
+            Ok(HoldEnd::Released) => return quota.ended(lease),
+            Ok(_) => return,
+            Err(error) => tracing::warn!(%key, attempt, %error, "not released yet"),
+        }
     }
 }
 

@@ -21,12 +21,12 @@ use crate::state::App;
 use crate::wire::{self, EventsQuery, Refusals};
 
 /// How often a stream says that it is alive.
-const STREAM_PING_EVERY: Duration = Duration::from_secs(15);
+pub(crate) const STREAM_PING_EVERY: Duration = Duration::from_secs(15);
 
 /// The first thing on a stream: come back after two seconds if it breaks.
-const STREAM_HELLO: &str = ": distlock\nretry: 2000\n\n";
+pub(crate) const STREAM_HELLO: &str = ": distlock\nretry: 2000\n\n";
 
-const STREAM_PING: &str = "event: ping\ndata: {}\n\n";
+pub(crate) const STREAM_PING: &str = "event: ping\ndata: {}\n\n";
 
 /// Streams what happens to the locks. A client that comes back with `Last-Event-ID` misses nothing
 /// that the journal still has.

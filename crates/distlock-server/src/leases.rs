@@ -212,7 +212,7 @@ impl LeaseSpec {
 /// Reads a lease id. What was wrong with it is not repeated: it may be most of a secret.
 pub(crate) fn lease_id(text: &str) -> Result<ClaimId, Problem> {
     let id: ClaimId =
-        text.parse().map_err(|_| Problem::invalid("a lease id is 32 hexadecimal digits"))?;
+        text.parse().map_err(|_| Problem::invalid("a lease id is a UUID or 32 hex digits"))?;
     // Not random: a default of some client.
     if id.as_bytes().iter().all(|byte| *byte == id.as_bytes()[0]) {
         return Err(Problem::invalid("a lease id must be drawn at random"));

@@ -8,7 +8,9 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 use crate::compat::{dapr, terraform, terraform_state};
-use crate::{events, health, leases, list, metrics, own_lease, patterns, summary};
+use crate::{
+    events, health, leader, leases, list, many_leases, metrics, own_lease, patterns, summary,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,11 +22,13 @@ use crate::{events, health, leases, list, metrics, own_lease, patterns, summary}
     paths(
         patterns::run,
         leases::create,
+        many_leases::create,
         own_lease::renew,
         own_lease::release,
         list::list,
         list::one,
         list::history,
+        leader::leader,
         list::break_hold,
         events::events,
         summary::summary,

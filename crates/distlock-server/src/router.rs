@@ -14,8 +14,8 @@ use crate::compat::{dapr, terraform, terraform_state};
 use crate::problem::Problem;
 use crate::state::App;
 use crate::{
-    dashboard, events, health, leases, list, metrics, middleware, openapi, own_lease, patterns,
-    summary,
+    dashboard, events, health, leader, leases, list, many_leases, metrics, middleware, openapi,
+    own_lease, patterns, summary,
 };
 
 /// All routes.
@@ -35,7 +35,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
 }
 
 /// The routes for programs: all of them are in the OpenAPI document.
-fn api() -> [(&'static str, MethodRouter<Arc<App>>); 18] {
+fn api() -> [(&'static str, MethodRouter<Arc<App>>); 20] {
     [
         ("/health", get(health::health)),
         ("/livez", get(health::livez)),
@@ -45,6 +45,8 @@ fn api() -> [(&'static str, MethodRouter<Arc<App>>); 18] {
         ("/api/v1/locks", get(list::list)),
         ("/api/v1/locks/{key}", get(list::one)),
         ("/api/v1/locks/{key}/leases", post(leases::create)),
+        ("/api/v1/locks/{key}/leader", get(leader::leader)),
+        ("/api/v1/leases", post(many_leases::create)),
         ("/api/v1/locks/{key}/lease", put(own_lease::renew).delete(own_lease::release)),
         ("/api/v1/locks/{key}/history", get(list::history)),
         ("/api/v1/locks/{key}/break", post(list::break_hold)),

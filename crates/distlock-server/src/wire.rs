@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) mod dapr;
+mod election;
 mod history;
+mod many;
 mod requests;
 mod summary;
 pub(crate) mod terraform;
 
+pub(crate) use election::*;
 pub(crate) use history::*;
+pub(crate) use many::*;
 pub(crate) use requests::*;
 pub(crate) use summary::*;
 

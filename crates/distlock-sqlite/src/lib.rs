@@ -21,10 +21,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use distlock_core::law::{Record, Step, acquire_all};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health, Invalid, Key,
-    Page, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome, Renewal, SNAPSHOT_MAX,
-    Snapshot, Standing, Streaming, Target,
+    AcquireMany, Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health,
+    Invalid, Key, ManyAnswer, Page, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome,
+    Renewal, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::broadcast;
@@ -194,7 +195,11 @@ impl Backend for Sqlite {
     }
 
     fn extensions(&self) -> Extensions<'_> {
-        Extensions { reconnecting: Some(self), ..Extensions::at(self.store.config().location()) }
+        Extensions {
+            reconnecting: Some(self),
+            many: Some(self),
+            ..Extensions::at(self.store.config().location())
+        }
     }
 }
 
@@ -202,6 +207,30 @@ impl Reconnecting for Sqlite {
     /// A file that was put in the place of another is another store.
     fn epoch(&self) -> u64 {
         self.store.inode()
+    }
+}
+
+impl AcquireMany for Sqlite {
+    fn acquire_all<'a>(&'a self, asks: &'a [Ask]) -> Pending<'a, ManyAnswer> {
+        let (client, asks) = (self.store.client(), asks.to_vec());
+        Box::pin(self.store.run_short("acquire", move |session| {
+            acquire_all(&asks, |step| match step {
+                Step::Acquire(ask) => {
+                    let about = VerbSubject::new(ask.claim.id, ask.attempt);
+                    let take = |record: &mut Record, now| record.acquire(ask, client, now);
+                    session.decide(&ask.claim.key, client, about, take).map(Some)
+                }
+                Step::Release(claim) => {
+                    let target = Target::Claim(claim.clone());
+                    let give = |record: &mut Record, now| {
+                        record.release(&target, ReleaseOptions::default(), now)
+                    };
+                    session
+                        .decide(&claim.key, client, VerbSubject::Claim(claim.id), give)
+                        .map(|_| None)
+                }
+            })
+        }))
     }
 }
 

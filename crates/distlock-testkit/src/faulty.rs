@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health, Key, Page,
-    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated, Snapshot, Standing,
-    Streaming, Target,
+    AcquireMany, Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health,
+    Key, ManyAnswer, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated,
+    Snapshot, Standing, Streaming, Target,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{oneshot, watch};
@@ -290,7 +290,11 @@ impl Backend for Faulty {
 
     fn extensions(&self) -> Extensions<'_> {
         let inner = self.inner.extensions();
-        Extensions { replicated: inner.replicated.map(|_| self as &dyn Replicated), ..inner }
+        Extensions {
+            replicated: inner.replicated.map(|_| self as &dyn Replicated),
+            many: inner.many.map(|_| self as &dyn AcquireMany),
+            ..inner
+        }
     }
 }
 
@@ -298,6 +302,15 @@ impl Replicated for Faulty {
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
         request!(self, (renewal = renewal.clone()), |inner| {
             inner.extensions().confirm(&renewal, replicas).await
+        })
+    }
+}
+
+impl AcquireMany for Faulty {
+    fn acquire_all<'a>(&'a self, asks: &'a [Ask]) -> Pending<'a, ManyAnswer> {
+        request!(self, (asks = asks.to_vec()), |inner| match inner.extensions().many {
+            Some(many) => many.acquire_all(&asks).await,
+            None => Err(Fault::unsupported("several keys in one step")),
         })
     }
 }

@@ -65,6 +65,12 @@ pub enum Error {
         /// The key.
         key: Key,
     },
+    /// The token of [`Options::cancel_on`](crate::Options::cancel_on) was cancelled.
+    #[error("acquire {key:?}: cancelled by the token given to cancel_on")]
+    Cancelled {
+        /// The key.
+        key: Key,
+    },
     /// These locks were closed.
     #[error("use these locks: they are closed")]
     Closed,
@@ -72,6 +78,13 @@ pub enum Error {
     /// Renewals and releases of dropped guards need none.
     #[error("acquire outside a tokio runtime")]
     NoRuntime,
+    /// A blocking call was made inside an async task, which it would stop together with all others
+    /// of its thread. Nothing was sent.
+    #[error(
+        "block inside an async task: call the async API there, or move the call into \
+         tokio::task::spawn_blocking"
+    )]
+    AsyncContext,
     /// The backend cannot do this and never will.
     #[error("use {what}: the backend does not support it")]
     Unsupported {
@@ -149,8 +162,10 @@ impl Error {
                 faults.is_empty() || faults.iter().any(|(_, fault)| fault.is_transient())
             }
             Self::NotHeld { .. }
+            | Self::Cancelled { .. }
             | Self::Closed
             | Self::NoRuntime
+            | Self::AsyncContext
             | Self::Unsupported { .. }
             | Self::Conflict { .. }
             | Self::Invalid(_)
@@ -234,6 +249,8 @@ pub enum LossReason {
     Closed,
     /// The answer took longer than the lease, so no hold ever began.
     TooSlow,
+    /// The token of [`Options::cancel_on`](crate::Options::cancel_on) was cancelled.
+    Cancelled,
 }
 
 impl LossReason {
@@ -247,6 +264,7 @@ impl LossReason {
             Self::MaxHold => "max-hold",
             Self::Closed => "closed",
             Self::TooSlow => "too-slow",
+            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -261,6 +279,7 @@ impl fmt::Display for LossReason {
             Self::MaxHold => "it was held as long as max_hold allows",
             Self::Closed => "the locks were closed",
             Self::TooSlow => "the answer took longer than the lease lasts",
+            Self::Cancelled => "the token given to cancel_on was cancelled",
         })
     }
 }

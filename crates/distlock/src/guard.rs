@@ -174,6 +174,11 @@ impl Guard {
         self.hold.ended().child_token()
     }
 
+    /// Cancels this token, too, when the hold ends.
+    pub(crate) fn cancel_at_end(&self, token: &CancellationToken) {
+        self.hold.cancel_at_end(token);
+    }
+
     /// An observer of this hold that can outlive the guard and be cloned.
     pub fn watch(&self) -> HoldWatcher {
         HoldWatcher { hold: Arc::clone(&self.hold), keeper: Arc::clone(&self.keeper) }
@@ -243,7 +248,8 @@ impl Guard {
         };
         let target = Target::Claim(self.hold.claim.clone());
         let span = self.hold.release_span();
-        let outcome = release(&*self.keeper.backend, &target, how, RELEASE_MAX);
+        let patience = self.hold.settings.release_timeout;
+        let outcome = release(&*self.keeper.backend, &target, how, patience);
         let outcome = outcome.instrument(span.clone()).await;
         span.record("outcome", outcome_word(&outcome));
         self.settled = true;

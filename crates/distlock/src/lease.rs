@@ -150,7 +150,7 @@ impl TryFrom<LeaseJson> for Lease {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Leases {
-    lock: Lock,
+    pub(crate) lock: Lock,
     shape: Shape,
     /// The order, if one was chosen.
     order: Option<Order>,
@@ -678,7 +678,8 @@ impl Leases {
     async fn release_target(&self, lease: &Lease, target: Target) -> Result<HoldEnd, Error> {
         let keeper = &self.lock.keeper;
         let sent_at = keeper.clock.now();
-        match release(&*keeper.backend, &target, ReleaseOptions::default(), RELEASE_MAX).await {
+        let patience = self.lock.settings.release_timeout;
+        match release(&*keeper.backend, &target, ReleaseOptions::default(), patience).await {
             Ok(ReleaseOutcome::WasHeld) => {
                 self.measure_end(lease, "released", sent_at);
                 self.note(lease, sent_at, || NoteEvent::Released { held: None });

@@ -1,9 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 pub mod backends;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 pub mod clock;
+mod draining;
+mod election;
 mod engine;
 mod error;
+mod extending;
 mod guard;
 pub mod guide;
 mod history;
@@ -12,6 +17,8 @@ mod keeper;
 mod lease;
 mod lock;
 mod locks;
+mod many_guard;
+mod many_keys;
 mod mutex;
 mod observe;
 mod open;
@@ -28,6 +35,7 @@ pub use distlock_core::{
     Printable, ReentryId, Retention, Snapshot, Waiter,
 };
 
+pub use election::{Election, Leader, Leadership};
 pub use engine::backoff::{Backoff, BackoffRule};
 pub use error::{Error, LossReason, NodeFaults};
 pub use guard::{Guard, HoldWatcher};
@@ -36,6 +44,8 @@ pub use hold_records::{HoldRecord, HoldRecordState};
 pub use keeper::hold_state::HoldEnd;
 pub use lease::{Lease, Leases, QueueOutcome};
 pub use locks::Locks;
+pub use many_guard::MultiGuard;
+pub use many_keys::MultiLock;
 pub use mutex::Mutex;
 #[cfg(feature = "metrics")]
 pub use observe::HeldCount;

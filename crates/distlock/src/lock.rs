@@ -99,7 +99,7 @@ impl Lock {
         acquire(&self.keeper, request).await
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         shape: Shape,
         id: Option<ClaimId>,

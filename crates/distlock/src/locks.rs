@@ -40,6 +40,9 @@ use crate::{Error, Guard, Key, Lease, Leases, Mutex, ReentrantMutex, RwLock, Sem
 pub struct Locks {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) settings: Arc<Settings>,
+    /// The same store, if it is a quorum that a URL has opened.
+    #[cfg(feature = "quorum")]
+    pub(crate) quorum: Option<Arc<crate::backends::Quorum>>,
 }
 
 impl Locks {
@@ -64,7 +67,12 @@ impl Locks {
     }
 
     fn with_keeper(keeper: Arc<Keeper>) -> Self {
-        Self { keeper, settings: Settings::default_checked() }
+        Self {
+            keeper,
+            settings: Settings::default_checked(),
+            #[cfg(feature = "quorum")]
+            quorum: None,
+        }
     }
 
     /// These locks with a journal to read and, if [`Options::journal`] says so, to write. Locks
@@ -140,11 +148,15 @@ impl Locks {
     /// # Ok::<(), distlock::Error>(())
     /// ```
     pub fn connect(url: &str) -> Result<Self, Error> {
-        let Opened { backend, journal, retention } = open(url).map_err(Error::Url)?;
+        let opened = open(url).map_err(Error::Url)?;
+        let Opened { backend, journal, retention, .. } = &opened;
         let locks = match journal {
-            Some(journal) => Self::new(backend).with_journal(journal),
-            None => Self::new(backend),
+            Some(journal) => Self::new(Arc::clone(backend)).with_journal(Arc::clone(journal)),
+            None => Self::new(Arc::clone(backend)),
         };
+        #[cfg(feature = "quorum")]
+        let locks = Self { quorum: opened.quorum.clone(), ..locks };
+        let retention = *retention;
         if retention.is_some() { locks.configure(|o| o.journal(retention)) } else { Ok(locks) }
     }
 
@@ -162,7 +174,7 @@ impl Locks {
     /// journal where there is none.
     pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
         let settings = self.keeper.configure(&self.settings, change)?;
-        Ok(Self { keeper: Arc::clone(&self.keeper), settings })
+        Ok(Self { settings, ..self.clone() })
     }
 
     /// What the backend can do.
@@ -326,9 +338,7 @@ impl Locks {
         K: TryInto<Key>,
         Error: From<K::Error>,
     {
-        let key = key.try_into()?;
-        let seen = self.keeper.backend.inspect(&key).await;
-        seen.map_err(|fault| self.error_at(Some(&key), fault))
+        self.keeper.inspect(&key.try_into()?).await
     }
 
     /// The error that a fault of the store amounts to, about a key or about all of it.

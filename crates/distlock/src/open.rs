@@ -14,12 +14,21 @@ pub(crate) struct Opened {
     pub(crate) journal: Option<Arc<dyn Journal>>,
     /// How much of it is to be kept, if the URL asks for it.
     pub(crate) retention: Option<Retention>,
+    /// The backend once more, if it is a quorum.
+    #[cfg(feature = "quorum")]
+    pub(crate) quorum: Option<Arc<crate::backends::Quorum>>,
 }
 
 impl Opened {
     /// A store that can keep a journal, too.
     fn both(store: Arc<impl Backend + Journal>) -> Self {
-        Self { backend: Arc::clone(&store) as _, journal: Some(store), retention: None }
+        Self {
+            backend: Arc::clone(&store) as _,
+            journal: Some(store),
+            retention: None,
+            #[cfg(feature = "quorum")]
+            quorum: None,
+        }
     }
 }
 
@@ -106,7 +115,9 @@ fn sqlite(_: &str) -> Result<Opened, Invalid> {
 fn quorum(url: &str) -> Result<Opened, Invalid> {
     let open_node = |url: &str| open_plain(url).map(|node| (node.backend, node.journal));
     let (backend, journal) = distlock_quorum::open(url, open_node)?;
-    Ok(Opened { backend: Arc::new(backend), journal, retention: None })
+    let quorum = Arc::new(backend);
+    let backend = Arc::clone(&quorum) as _;
+    Ok(Opened { backend, journal, retention: None, quorum: Some(quorum) })
 }
 
 #[cfg(not(feature = "quorum"))]

@@ -4,9 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use distlock_core::{Invalid, Label, Retention, TTL_MAX, TTL_MIN, Wait};
+use tokio_util::sync::CancellationToken;
 
 use crate::engine::backoff::Backoff;
-use crate::validity::Validity;
+use crate::keeper::RELEASE_MAX;
+use crate::validity::{LEASE_MARGIN, Validity};
 
 /// The shortest place: four heartbeats and a margin have to fit.
 const PLACE_MIN: Duration = Duration::from_millis(50);
@@ -48,6 +50,9 @@ pub struct Options {
     lock_delay: Duration,
     renew_at: f64,
     drift: f64,
+    drift_margin: Duration,
+    release_timeout: Duration,
+    cancel_on: Option<CancellationToken>,
     place: Duration,
     waiters_max: u32,
     patience: Option<Duration>,
@@ -94,6 +99,9 @@ impl Default for Options {
             lock_delay: Duration::ZERO,
             renew_at: RENEW_AT,
             drift: 0.01,
+            drift_margin: LEASE_MARGIN,
+            release_timeout: RELEASE_MAX,
+            cancel_on: None,
             place: Duration::from_secs(4),
             waiters_max: 1_000_000,
             patience: None,
@@ -170,6 +178,46 @@ impl Options {
         self
     }
 
+    /// What is taken off every lease beside [`drift`](Self::drift), against late timers and the
+    /// rounding of the store: raise it where the process is paused for longer than that. Default
+    /// and least 2 ms.
+    pub fn drift_margin(mut self, margin: Duration) -> Self {
+        self.drift_margin = margin;
+        self
+    }
+
+    /// How long `release` waits for the store, and how long a blocking guard does so when it is
+    /// dropped. After that the release goes on in the background. Default 5 s.
+    pub fn release_timeout(mut self, release_timeout: Duration) -> Self {
+        self.release_timeout = release_timeout;
+        self
+    }
+
+    /// Stop when this token is cancelled: calls that wait fail with
+    /// [`Error::Cancelled`](crate::Error::Cancelled), and guards are lost with
+    /// [`LossReason::Cancelled`](crate::LossReason::Cancelled), which stops their work as any loss
+    /// does. Their locks are released when they are dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// use distlock::{Error, Locks, LossReason};
+    /// use tokio_util::sync::CancellationToken;
+    ///
+    /// let shutdown = CancellationToken::new();
+    /// let token = shutdown.clone();
+    /// let mutex = Locks::memory().mutex("import")?.configure(|o| o.cancel_on(token))?;
+    /// let guard = mutex.lock().await?;
+    ///
+    /// shutdown.cancel();
+    /// assert_eq!(guard.lost().await, LossReason::Cancelled);
+    /// assert!(matches!(mutex.lock().await, Err(Error::Cancelled { .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn cancel_on(mut self, token: CancellationToken) -> Self {
+        self.cancel_on = Some(token);
+        self
+    }
+
     /// How long a place in the queue outlives the last sign of life, and so how long a waiter that
     /// died can block the line. Heartbeats go out four times as often. Default 4 s, at least 50 ms.
     pub fn place(mut self, place: Duration) -> Self {
@@ -242,6 +290,8 @@ impl Options {
             lock_delay: self.lock_delay,
             renew_every,
             validity,
+            release_timeout: self.release_timeout,
+            cancel_on: self.cancel_on.clone(),
             wait: Wait { place: self.place_within_ttl(), waiters_max: self.waiters_max },
             patience: self.patience.unwrap_or(self.ttl),
             replicas: match self.durability {
@@ -294,7 +344,14 @@ impl Options {
         if !(0.0..=0.5).contains(&self.drift) {
             return Err(Invalid::new("drift", self.drift, "must be between 0 and 0.5"));
         }
-        let validity = Validity { drift: self.drift };
+        if self.drift_margin < LEASE_MARGIN || self.drift_margin > TTL_MAX {
+            return refuse("drift_margin", self.drift_margin, "must be between 2 ms and 365 days");
+        }
+        if self.release_timeout.is_zero() || self.release_timeout > TTL_MAX {
+            let why = "must be longer than zero and at most 365 days";
+            return refuse("release_timeout", self.release_timeout, why);
+        }
+        let validity = Validity { drift: self.drift, margin: self.drift_margin };
         if self.place < PLACE_MIN || self.place > TTL_MAX {
             return refuse("place", self.place, "must be between 50 ms and 365 days");
         }
@@ -327,6 +384,8 @@ pub(crate) struct Settings {
     pub(crate) lock_delay: Duration,
     pub(crate) renew_every: Duration,
     pub(crate) validity: Validity,
+    pub(crate) release_timeout: Duration,
+    pub(crate) cancel_on: Option<CancellationToken>,
     pub(crate) wait: Wait,
     pub(crate) patience: Duration,
     /// How many replicas must have a grant.
@@ -349,6 +408,19 @@ impl Settings {
         change: impl FnOnce(Options) -> Options,
     ) -> Result<Arc<Self>, Invalid> {
         change(self.options.clone()).check().map(Arc::new)
+    }
+
+    /// True if the token that these settings depend on was cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel_on.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// Ends when the token that these settings depend on is cancelled.
+    pub(crate) async fn until_cancelled(&self) {
+        match &self.cancel_on {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The lease that the store is asked for.
@@ -391,7 +463,7 @@ mod tests {
     #[test]
     fn bad_options_are_refused_by_name() {
         let second = Duration::from_secs(1);
-        let bad: [(&str, Options); 19] = [
+        let bad: [(&str, Options); 21] = [
             ("ttl", Options::default().ttl(Duration::ZERO)),
             ("ttl", Options::default().ttl(Duration::from_micros(500))),
             ("ttl", Options::default().ttl(Duration::from_nanos(999_999))),
@@ -407,6 +479,8 @@ mod tests {
             ("renew_at", Options::default().renew_at(1e-9)),
             ("drift", Options::default().drift(-0.1)),
             ("drift", Options::default().drift(f64::NAN)),
+            ("drift_margin", Options::default().drift_margin(Duration::from_millis(1))),
+            ("release_timeout", Options::default().release_timeout(Duration::ZERO)),
             ("place", Options::default().place(Duration::from_millis(1))),
             ("lock_delay", Options::default().ttl(second).lock_delay(TTL_MAX)),
             ("max_hold", Options::default().max_hold(Duration::ZERO)),

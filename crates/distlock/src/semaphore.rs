@@ -50,6 +50,37 @@ impl Semaphore {
         self.permits
     }
 
+    /// How many permits are free at this moment, as far as this semaphore is concerned. It may be
+    /// different as soon as it is known; waiters that were there before take theirs first. Of more
+    /// than [`SNAPSHOT_MAX`](distlock_core::SNAPSHOT_MAX) holders those that are not shown count
+    /// as one permit each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the store cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+    /// let uploads = distlock::Locks::memory().semaphore("uploads", 3)?;
+    /// let one = uploads.acquire().await?;
+    /// assert_eq!(uploads.available().await?, 2);
+    /// # let _ = one;
+    /// # Ok(()) }
+    /// ```
+    pub async fn available(&self) -> Result<u32, Error> {
+        let seen = self.lock.keeper.inspect(self.key()).await?;
+        if seen.holders.iter().any(|holder| holder.exclusive) {
+            return Ok(0);
+        }
+        let shown = seen.holders.iter().map(|holder| u64::from(holder.weight)).sum::<u64>();
+        let taken = shown + seen.holders_total.saturating_sub(seen.holders.len() as u64);
+        Ok(self.permits.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
+    }
+
     /// Changes the options of this semaphore.
     ///
     /// # Errors

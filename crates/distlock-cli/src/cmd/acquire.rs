@@ -7,7 +7,7 @@ use distlock::Lease;
 use serde_json::{Value, json};
 
 use crate::args::{LeaseArgs, ProgressArgs, StoreArgs, WaitArgs};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::lock_spec::{LockKind, LockSpec};
 use crate::progress::ProgressStyle;
 use crate::report::millis;
@@ -76,7 +76,9 @@ fn acquire(args: AcquireArgs) -> Result<u8, Failure> {
         }
         let held = held.map_err(NotAcquired::into_failure)?;
         let (waited, remaining) = (held.waited(), held.remaining());
-        let lease = held.into_lease();
+        let Some(lease) = held.into_leases().pop() else {
+            return Err(Failure::new(exit::INTERNAL, "the lock has no lease"));
+        };
         journal::settle(&locks).await;
         if let Some(file) = &mut file
             && let Err(failure) = file.write(&lease)

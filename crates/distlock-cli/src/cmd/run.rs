@@ -54,8 +54,35 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
 
+    /// One of several keys that are held together, all or none: once for each, and no KEY
+    #[arg(short, long = "key", value_name = "KEY", id = "several")]
+    #[arg(conflicts_with_all = ["shared", "permits", "reentrant"])]
+    pub(crate) keys: Vec<String>,
+
     #[command(flatten)]
-    pub(crate) work: CommandArgs,
+    pub(crate) work: RunCommandArgs,
+}
+
+/// The same as [`CommandArgs`], where the key may be a flag.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunCommandArgs {
+    /// The name of what must not be done twice at once, such as deploy/prod
+    key: String,
+
+    /// The command and its arguments; no shell is between
+    #[arg(value_name = "CMD", required_unless_present = "several")]
+    #[arg(trailing_var_arg = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+impl RunCommandArgs {
+    /// With keys from flags the first word belongs to the command.
+    pub(crate) fn with_keys(self, keys: &[String]) -> CommandArgs {
+        let Self { key, mut command } = self;
+        let Some(first) = keys.first() else { return CommandArgs { key, command } };
+        command.insert(0, key.into());
+        CommandArgs { key: first.clone(), command }
+    }
 }
 
 /// The key and the command that runs under it.
@@ -121,7 +148,9 @@ pub(crate) enum Preset {
 
 /// Holds the key while the command runs; its exit code is ours.
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    args.work.check()?;
+    if args.keys.is_empty() {
+        args.work.clone().with_keys(&[]).check()?;
+    }
     let plan = RunPlan::for_run(args)?;
     held::check(&plan)?;
     launch::find(&plan.command[0])?;

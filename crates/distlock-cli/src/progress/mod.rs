@@ -6,11 +6,11 @@ mod usual_holds;
 mod wait_view;
 
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use distlock::{Event, Locks};
+use distlock::{Event, Key, Locks};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -74,6 +74,8 @@ pub(crate) struct WaitProgress<'a> {
     style: ProgressStyle,
     /// How many wait ahead, as far as is known.
     ahead: Arc<AtomicU64>,
+    /// The key that is waited for.
+    blocked: Arc<Mutex<Key>>,
     /// The store has said that we wait.
     queued: Arc<Notify>,
     /// Where the store is.
@@ -85,17 +87,20 @@ pub(crate) struct WaitProgress<'a> {
 impl<'a> WaitProgress<'a> {
     pub(crate) fn new(spec: &'a LockSpec, locks: &'a Locks, style: ProgressStyle) -> Self {
         let (ahead, queued) = (Arc::new(AtomicU64::new(UNKNOWN)), Arc::new(Notify::new()));
+        let blocked = Arc::new(Mutex::new(spec.key.clone()));
         if style != ProgressStyle::Silent {
             let heard = (Arc::clone(&ahead), Arc::clone(&queued));
+            let at = Arc::clone(&blocked);
             locks.on_event(move |event| {
-                if let Event::Waiting { ahead, .. } = event {
+                if let Event::Waiting { key, ahead } = event {
+                    *at.lock().unwrap_or_else(PoisonError::into_inner) = key.clone();
                     heard.0.store(*ahead, Ordering::Relaxed);
                     heard.1.notify_one();
                 }
             });
         }
         let store = place::name(&spec.url);
-        Self { spec, locks, style, ahead, queued, store, drawn: false }
+        Self { spec, locks, style, ahead, blocked, queued, store, drawn: false }
     }
 
     /// Tells, for as long as it is polled.
@@ -147,7 +152,8 @@ impl<'a> WaitProgress<'a> {
         if self.spec.kind != LockKind::Exclusive || self.style == ProgressStyle::Plain {
             return UsualHolds::default();
         }
-        let past = self.locks.history(&self.spec.key, usual_holds::RECENT_HOLDS_MAX);
+        let key = self.key();
+        let past = self.locks.history(&key, usual_holds::RECENT_HOLDS_MAX);
         match timeout(HOLDER_POLL_MAX, past).await {
             Ok(Ok(visits)) => UsualHolds::of(&visits),
             _ => UsualHolds::default(),
@@ -156,7 +162,8 @@ impl<'a> WaitProgress<'a> {
 
     /// Who holds, who waits, and where we are among them.
     async fn look(&self, started: Instant, usual: &UsualHolds) -> WaitView {
-        let seen = match timeout(HOLDER_POLL_MAX, self.locks.inspect(&self.spec.key)).await {
+        let key = self.key();
+        let seen = match timeout(HOLDER_POLL_MAX, self.locks.inspect(&key)).await {
             Ok(Ok(snapshot)) => Ok(snapshot),
             Ok(Err(error)) => Err(format!("{}: {error}; trying again", self.store)),
             Err(_) => Err(format!("{} does not answer; trying again", self.store)),
@@ -167,13 +174,17 @@ impl<'a> WaitProgress<'a> {
             holder.exclusive.then(|| usual.left(holder.held_for, ahead)).flatten()
         });
         WaitView {
-            key: self.spec.key.to_string(),
+            key: key.to_string(),
             seen,
             ahead,
             left,
             waited: started.elapsed(),
             max_wait: self.spec.max_wait,
         }
+    }
+
+    fn key(&self) -> Key {
+        self.blocked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn draw(&mut self, line: &str) {

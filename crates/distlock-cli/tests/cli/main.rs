@@ -13,6 +13,7 @@ mod history;
 mod leases;
 mod looking;
 mod loss;
+mod many_keys;
 mod packaging;
 mod recipes;
 mod serving;

@@ -37,6 +37,7 @@
 mod admission;
 mod attempts;
 mod holders;
+mod many;
 mod parts;
 mod queue;
 mod ranked_queue;
@@ -44,6 +45,7 @@ mod record;
 
 pub use attempts::Attempts;
 pub use holders::HeldClaim;
+pub use many::{Step, acquire_all};
 pub use parts::{Changes, OmittedRows, OmittedSharers, Parts};
 pub use queue::WaitingClaim;
 pub use record::{AddressedPush, Now, Record};

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use distlock_server::Tokens;
 use serde_json::json;
 
 use crate::support::{ADMIN, Answer, LOCKER, On, PATH, READER, Service, tokens};
@@ -19,6 +20,8 @@ async fn a_break_is_recorded_with_the_name_of_the_token() {
     let visit = &past.json["visits"][0];
     assert_eq!((&visit["by"], &visit["why"]), (&json!("token-3"), &json!("stuck")));
 }
+
+const EXPIRED: &str = "expired-q1w2e3r4t5y6u7i8";
 
 /// Everything that is logged.
 #[derive(Clone, Default)]
@@ -44,13 +47,19 @@ fn a_refused_login_is_recorded_with_its_address() {
     let _guard = tracing::subscriber::set_default(logged);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let service = Service::with(On::Memory, |config| config.tokens = tokens()).await;
-        let request = service.request("GET", "/api/v1/locks").bearer_auth("wrong-0123456789abcdef");
-        Answer::of(request).await.is(401);
+        let lines = format!("{EXPIRED} name=night-shift admin expires=2020-01-01");
+        let tokens = Tokens::parse(&lines).unwrap();
+        let service = Service::with(On::Memory, |config| config.tokens = tokens).await;
+        for token in ["wrong-0123456789abcdef", EXPIRED] {
+            let request = service.request("GET", "/api/v1/locks").bearer_auth(token);
+            Answer::of(request).await.is(401);
+        }
     });
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("login refused") && log.contains("127.0.0.1"), "{log}");
-    assert!(!log.contains("wrong-0123456789abcdef"), "{log}");
+    // Of a token that was valid once the name is known.
+    assert!(log.contains("expired token") && log.contains("night-shift"), "{log}");
+    assert!(!log.contains("wrong-0123456789abcdef") && !log.contains(EXPIRED), "{log}");
 }
 
 #[tokio::test]

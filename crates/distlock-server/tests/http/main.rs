@@ -7,6 +7,7 @@ mod audit;
 mod connections;
 mod dapr;
 mod down;
+mod electing;
 mod gone;
 mod guarding;
 mod leases;

@@ -31,6 +31,7 @@ pub mod groups;
 pub mod inspect;
 pub mod limits;
 pub mod list;
+pub mod many;
 pub mod mutex;
 mod need;
 pub mod orders;

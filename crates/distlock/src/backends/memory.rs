@@ -5,11 +5,12 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use distlock_core::law::{AddressedPush, Now, Record};
+use distlock_core::law::{AddressedPush, Now, Record, Step, acquire_all};
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Cursor, EntryId, Extensions, Fault,
-    Health, Journal, JournalEntry, JournalPage, Key, Note, Page, Pending, Push, ReleaseOptions,
-    ReleaseOutcome, Renewal, Retention, SNAPSHOT_MAX, Snapshot, Standing, Streaming, Target,
+    AcquireMany, Answer, Ask, Backend, Capabilities, Claim, ClientId, Clock, Cursor, EntryId,
+    Extensions, Fault, Health, Journal, JournalEntry, JournalPage, Key, ManyAnswer, Note, Page,
+    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Retention, SNAPSHOT_MAX, Snapshot,
+    Standing, Streaming, Target,
 };
 use futures_util::stream;
 use tokio::sync::broadcast;
@@ -291,7 +292,31 @@ impl Backend for Memory {
     }
 
     fn extensions(&self) -> Extensions<'_> {
-        Extensions::at("memory:")
+        Extensions { many: Some(self), ..Extensions::at("memory:") }
+    }
+}
+
+impl AcquireMany for Memory {
+    fn acquire_all<'a>(&'a self, asks: &'a [Ask]) -> Pending<'a, ManyAnswer> {
+        Box::pin(async move {
+            let (mut state, now) = (self.store.state(), self.store.now());
+            acquire_all(asks, |step| {
+                Ok(match step {
+                    Step::Acquire(ask) => {
+                        let take = |record: &mut Record, now| record.acquire(ask, self.client, now);
+                        Some(state.decide(&ask.claim.key, now, take))
+                    }
+                    Step::Release(claim) => {
+                        let target = Target::Claim(claim.clone());
+                        let give = |record: &mut Record, now| {
+                            record.release(&target, ReleaseOptions::default(), now)
+                        };
+                        state.decide(&claim.key, now, give);
+                        None
+                    }
+                })
+            })
+        })
     }
 }
 

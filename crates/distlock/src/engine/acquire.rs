@@ -35,7 +35,7 @@ const STILLBORN_MAX: u32 = 3;
 const CLEANUP_MAX: Duration = Duration::from_millis(100);
 
 /// A grant with less time left than this is over before anybody can use it.
-const MIN_LEFT: Duration = Duration::from_millis(1);
+pub(super) const MIN_LEFT: Duration = Duration::from_millis(1);
 
 /// Acquires, waiting as long as the request allows.
 ///
@@ -55,22 +55,25 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: AcquireRequest) -> Re
     needs_runtime()?;
     let started = keeper.start()?;
     let (limit, key) = (request.limit, request.ask.claim.key.clone());
+    let settings = Arc::clone(&request.settings);
     let last_fault = LastFault::default();
     let seen = Acquisition::new(keeper, &request.ask, &request.settings, started);
     let mut attempts = AcquireState::new(keeper, request, &seen, started, Arc::clone(&last_fault));
     let result = {
         // In one place from the start: it is large, and every move would copy it.
         let mut running = pin!(attempts.run().instrument(seen.span.clone()));
-        match limit {
-            WaitLimit::Once | WaitLimit::Forever => running.await,
-            WaitLimit::For(max_wait) => tokio::select! {
-                biased;
-                result = &mut running => result,
-                () = tokio::time::sleep(max_wait) => {
-                    let waited = keeper.clock.now().since(started).max(max_wait);
-                    Err(Error::Timeout { key, waited, source: lock(&last_fault).take() })
-                }
-            },
+        let max_wait = match limit {
+            WaitLimit::Once | WaitLimit::Forever => None,
+            WaitLimit::For(max_wait) => Some(max_wait),
+        };
+        tokio::select! {
+            biased;
+            () = settings.until_cancelled() => Err(Error::Cancelled { key }),
+            result = &mut running => result,
+            () = pass(max_wait) => {
+                let waited = keeper.clock.now().since(started).max(max_wait.unwrap_or_default());
+                Err(Error::Timeout { key, waited, source: lock(&last_fault).take() })
+            }
         }
     };
     let result = match result {
@@ -79,6 +82,14 @@ pub(crate) async fn acquire(keeper: &Arc<Keeper>, request: AcquireRequest) -> Re
     };
     seen.ended(&result);
     result
+}
+
+/// Ends when so much time has passed; without a limit, never.
+async fn pass(max_wait: Option<Duration>) {
+    match max_wait {
+        Some(max_wait) => tokio::time::sleep(max_wait).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// A grant that is good enough to be handed out.

@@ -148,13 +148,13 @@ fn share(whole: Duration, part: f64) -> Duration {
 }
 
 /// The pause after a number of faults in a row: from about 10 ms to 1 s, spread at random.
-pub(super) fn fault_pause(faults: u32, random: f64) -> Duration {
+pub(crate) fn fault_pause(faults: u32, random: f64) -> Duration {
     let most = Duration::from_millis(20).saturating_mul(1 << faults.min(6)).min(FAULT_PAUSE_MAX);
     most.mul_f64(0.5 + random / 2.0)
 }
 
 /// A number in `[0, 1)` that differs by claim and attempt.
-pub(super) fn random(id: ClaimId, attempt: u32) -> f64 {
+pub(crate) fn random(id: ClaimId, attempt: u32) -> f64 {
     let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
     let mut bits = u64::from_be_bytes([a, b, c, d, e, f, g, h]) ^ u64::from(attempt);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -4,6 +4,7 @@ mod acquire;
 mod armed;
 pub(crate) mod backoff;
 mod kept_place;
+mod many;
 mod renew;
 mod request;
 
@@ -13,6 +14,7 @@ use distlock_core::{AcquisitionId, AttemptId, Claim, Mode, Moment, Ticket};
 
 pub(crate) use acquire::acquire;
 pub(crate) use kept_place::KeptPlace;
+pub(crate) use many::{Many, acquire_many};
 pub(crate) use renew::{located, release, renew, silence};
 pub(crate) use request::{AcquireRequest, WaitLimit};
 

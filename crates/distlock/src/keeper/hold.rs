@@ -1,7 +1,7 @@
 //! A granted claim as its guard, its watchers and the keeper share it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use distlock_core::{AcquisitionId, Claim, Clock, Fault, Mode, Moment, NoteEvent};
@@ -31,6 +31,8 @@ pub(crate) struct Hold {
     pub(crate) doubtful: bool,
     /// Made for the first who asks for it: most never do.
     ended: Mutex<Option<CancellationToken>>,
+    /// The token of all the holds that this one is taken together with.
+    together: OnceLock<CancellationToken>,
     life: Life,
     /// When it must end, renewed or not.
     ends: Option<Moment>,
@@ -75,6 +77,7 @@ impl Hold {
             settings,
             doubtful: grant.doubtful,
             ended: Mutex::default(),
+            together: OnceLock::new(),
             life: Life { state: HoldState::new(grant.until), failing: AtomicBool::new(false) },
             ends,
             mode: grant.mode,
@@ -102,17 +105,32 @@ impl Hold {
             self.end(HoldEnd::Lost(LossReason::MaxHold));
             return self.life.state.read();
         }
+        if state.is_ok() && self.settings.is_cancelled() {
+            self.end(HoldEnd::Lost(LossReason::Cancelled));
+            return self.life.state.read();
+        }
         state
     }
 
     /// A token that is cancelled when the hold ends, however it ends.
     pub(crate) fn ended(&self) -> CancellationToken {
-        let token = lock(&self.ended).get_or_insert_default().clone();
+        // Below the caller's token, whose cancellation ends the hold without any task of ours.
+        let new = || self.settings.cancel_on.as_ref().map(CancellationToken::child_token);
+        let token = lock(&self.ended).get_or_insert_with(|| new().unwrap_or_default()).clone();
         // An end before this point found no token; an end from now on finds this one.
         if self.valid_until().is_err() {
             token.cancel();
         }
         token
+    }
+
+    /// Cancels this token, too, when the hold ends.
+    pub(crate) fn cancel_at_end(&self, token: &CancellationToken) {
+        let _ = self.together.set(token.clone());
+        // As above: an end before this found no token.
+        if self.valid_until().is_err() {
+            token.cancel();
+        }
     }
 
     /// Remembers how the last renewal went: it is the reason if the lease ends.
@@ -215,7 +233,7 @@ impl Hold {
 
     fn announce(&self, end: HoldEnd) {
         let token = lock(&self.ended).clone();
-        if let Some(token) = token {
+        for token in token.iter().chain(self.together.get()) {
             token.cancel();
         }
         self.observer.meter.held(&self.claim.key, -1.0);

@@ -83,6 +83,9 @@ impl HoldSchedule {
         if self.ends.is_some_and(|ends| ends <= now) {
             return Due::Lose(LossReason::MaxHold);
         }
+        if self.settings.is_cancelled() {
+            return Due::Lose(LossReason::Cancelled);
+        }
         if until <= now {
             let unheard = self.faulted || self.in_flight.is_some();
             return Due::Lose(if unheard { LossReason::Unreachable } else { LossReason::Expired });

@@ -129,6 +129,7 @@ fn encode(end: HoldEnd) -> u64 {
         HoldEnd::Lost(LossReason::MaxHold) => 5,
         HoldEnd::Lost(LossReason::Closed) => 6,
         HoldEnd::Lost(LossReason::TooSlow) => 7,
+        HoldEnd::Lost(LossReason::Cancelled) => 8,
     }
 }
 
@@ -142,6 +143,7 @@ fn decode(word: u64) -> Result<Moment, HoldEnd> {
         5 => HoldEnd::Lost(LossReason::MaxHold),
         6 => HoldEnd::Lost(LossReason::Closed),
         7 => HoldEnd::Lost(LossReason::TooSlow),
+        8 => HoldEnd::Lost(LossReason::Cancelled),
         _ => HoldEnd::Lost(LossReason::Gone),
     })
 }
@@ -172,8 +174,8 @@ mod tests {
 
     #[test]
     fn every_end_survives_the_encoding() {
-        use LossReason::{Broken, Closed, Expired, Gone, MaxHold, TooSlow, Unreachable};
-        let reasons = [Expired, Unreachable, Gone, Broken, MaxHold, Closed, TooSlow];
+        use LossReason::{Broken, Cancelled, Closed, Expired, Gone, MaxHold, TooSlow, Unreachable};
+        let reasons = [Expired, Unreachable, Gone, Broken, MaxHold, Closed, TooSlow, Cancelled];
         for end in reasons.map(HoldEnd::Lost).into_iter().chain([HoldEnd::Released]) {
             let state: HoldState = HoldState::new(AT(5));
             assert!(state.end(end));

@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use distlock_core::{AttemptId, Backend, Claim, Clock, Fault, Invalid, Moment, QueuePosition};
+use distlock_core::{
+    AttemptId, Backend, Claim, Clock, Fault, Invalid, Key, Moment, QueuePosition, Snapshot,
+};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -264,6 +266,11 @@ impl Keeper {
         }
     }
 
+    /// One channel for each release in the background, which ends when the release has.
+    pub(crate) fn leaving(&self) -> Vec<oneshot::Receiver<()>> {
+        self.table().leaving()
+    }
+
     /// Releases what a guard held.
     pub(crate) fn leave_hold(self: &Arc<Self>, hold: &Hold) {
         let lease = hold.settings.lease();
@@ -300,6 +307,14 @@ impl Keeper {
         let settling = tokio::time::timeout(DRAIN_MAX, self.backend.extensions().drain());
         let (_, _) = tokio::join!(settling, self.flush(FLUSH_MAX));
         drained.map_err(|elapsed| self.undrained(elapsed))
+    }
+
+    /// Looks at one key.
+    pub(crate) async fn inspect(&self, key: &Key) -> Result<Snapshot, Error> {
+        let seen = self.backend.inspect(key).await;
+        seen.map_err(|fault| {
+            Error::from_fault_at(key, fault.at_store(self.backend.extensions().location))
+        })
     }
 
     /// Waits until the journal has what was noted so far, but not for ever.

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     const AT: fn(u64) -> Moment = |ms| Moment::from_micros(ms * 1000);
-    const VALIDITY: Validity = Validity { drift: 0.01 };
+    const VALIDITY: Validity = Validity { drift: 0.01, margin: Duration::from_millis(2) };
 
     fn standing(ahead: u64, retry_after_ms: Option<u64>) -> QueuePosition {
         QueuePosition { ticket: 7, ahead, retry_after: retry_after_ms.map(Duration::from_millis) }

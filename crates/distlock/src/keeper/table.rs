@@ -213,6 +213,15 @@ impl ClaimTable {
         }
     }
 
+    /// The same for every release in hand.
+    pub(super) fn leaving(&mut self) -> Vec<oneshot::Receiver<()>> {
+        let done = |(_, entry): (_, &mut ClaimEntry)| match &mut entry.kind {
+            ClaimPhase::Leaving(leaving) => Some(leaving.when_done()),
+            ClaimPhase::Held { .. } | ClaimPhase::Waiting(_) => None,
+        };
+        self.entries.iter_mut().filter_map(done).collect()
+    }
+
     /// Takes out everybody who waits.
     pub(super) fn remove_waiters(&mut self) -> Vec<QueuedClaim> {
         let waiting = |entry: &ClaimEntry| matches!(entry.kind, ClaimPhase::Waiting(_));

@@ -159,6 +159,7 @@ fn why(error: &Error) -> &'static str {
         Error::Held { .. } => "held",
         Error::Timeout { .. } | Error::RetriesExhausted { .. } => "timeout",
         Error::Closed => "closed",
+        Error::Cancelled { .. } => "cancelled",
         _ => "failed",
     }
 }

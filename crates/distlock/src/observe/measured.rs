@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use distlock_core::{
-    Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health, Key, Page,
-    Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated, Snapshot, Standing,
-    Streaming, TTL_MIN, Target,
+    AcquireMany, Answer, Ask, Backend, Capabilities, Confirmed, Cursor, Extensions, Fault, Health,
+    Key, ManyAnswer, Page, Pending, Push, ReleaseOptions, ReleaseOutcome, Renewal, Replicated,
+    Snapshot, Standing, Streaming, TTL_MIN, Target,
 };
 use futures_util::StreamExt;
 
@@ -123,12 +123,25 @@ impl Backend for Measured {
 
     fn extensions(&self) -> Extensions<'_> {
         let inner = self.inner.extensions();
-        Extensions { replicated: inner.replicated.map(|_| self as &dyn Replicated), ..inner }
+        Extensions {
+            replicated: inner.replicated.map(|_| self as &dyn Replicated),
+            many: inner.many.map(|_| self as &dyn AcquireMany),
+            ..inner
+        }
     }
 }
 
 impl Replicated for Measured {
     fn confirm<'a>(&'a self, renewal: &'a Renewal, replicas: u32) -> Pending<'a, Confirmed> {
         self.time("confirm", self.inner.extensions().confirm(renewal, replicas))
+    }
+}
+
+impl AcquireMany for Measured {
+    fn acquire_all<'a>(&'a self, asks: &'a [Ask]) -> Pending<'a, ManyAnswer> {
+        match self.inner.extensions().many {
+            Some(many) => self.time("acquire", many.acquire_all(asks)),
+            None => Box::pin(async { Err(Fault::unsupported("several keys in one step")) }),
+        }
     }
 }

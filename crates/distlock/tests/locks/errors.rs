@@ -39,6 +39,8 @@ fn all() -> Vec<(Error, bool, bool)> {
         (Error::Backend(Fault::denied("log in", "wrong password")), false, false),
         (Error::Backend(fault().at_key(&key).at_store("redis://h:6379")), true, true),
         (Error::Backend(Fault::permanent("log in", "wrong password")), false, false),
+        (Error::Cancelled { key: k() }, true, false),
+        (Error::AsyncContext, false, false),
     ]
 }
 

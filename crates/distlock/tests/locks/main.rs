@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod api;
+mod cancelling;
+mod election;
 mod errors;
+mod extending;
 mod given_up;
 mod lease;
 mod lifetimes;
 mod loss;
+mod many_keys;
 mod mutex;
 mod operator;
 mod options;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use distlock::backends::Memory;
 use distlock::clock::TokioClock;
 use distlock::{Backend, Error, Fault, Guard, Key, Locks};
-use distlock_core::{ReleaseOptions, Renewal, Standing, Streaming};
+use distlock_core::{
+    Pending, ReleaseOptions, ReleaseOutcome, Renewal, Standing, Streaming, Target,
+};
 use distlock_testkit::{Faults, Faulty, Scripted};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -49,7 +51,20 @@ impl World {
 
     /// A process to which the store never answers about renewals of one key.
     pub(crate) fn hung_on(&self, key: &str) -> Locks {
-        self.locks_on(Arc::new(Hung { inner: self.store.client(), key: Key::new(key).unwrap() }))
+        self.locks_on(Arc::new(Hung {
+            inner: self.store.client(),
+            key: Key::new(key).unwrap(),
+            releases: true,
+        }))
+    }
+
+    /// The same, and about the release of that key neither.
+    pub(crate) fn hung_releasing(&self, key: &str) -> Locks {
+        self.locks_on(Arc::new(Hung {
+            inner: self.store.client(),
+            key: Key::new(key).unwrap(),
+            releases: false,
+        }))
     }
 
     fn locks_on(&self, backend: Arc<dyn Backend>) -> Locks {
@@ -103,11 +118,12 @@ pub(crate) fn is_not_held<T>(result: &Result<T, Error>) -> bool {
 struct Hung {
     inner: Memory,
     key: Key,
+    releases: bool,
 }
 
 impl Backend for Hung {
     distlock_testkit::forward_backend!(
-        inner: capabilities, acquire, release, inspect, list, probe, pushes, extensions
+        inner: capabilities, acquire, inspect, list, probe, pushes, extensions
     );
 
     fn renew<'a>(
@@ -122,5 +138,16 @@ impl Backend for Hung {
             answers.map(move |(_, standing)| (index, standing)).boxed()
         };
         stream::iter(batch.iter().enumerate()).flat_map_unordered(None, one).boxed()
+    }
+
+    fn release<'a>(
+        &'a self,
+        target: &'a Target,
+        how: ReleaseOptions,
+    ) -> Pending<'a, ReleaseOutcome> {
+        if !self.releases && *target.key() == self.key {
+            return Box::pin(std::future::pending());
+        }
+        self.inner.release(target, how)
     }
 }

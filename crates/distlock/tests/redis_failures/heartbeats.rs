@@ -43,7 +43,7 @@ async fn waiters_at_many_keys_share_the_messages_of_their_heartbeats() {
     assert_eq!((b.stats().waiting, b.stats().places_lost), (places, 0));
     // Eight heartbeats of each key, with some room for messages that arrive in pieces.
     assert!((4..=400).contains(&sent), "{sent} messages");
-    join_all(held.into_iter().map(|guard| guard.release())).await;
+    join_all(held.into_iter().map(distlock::Guard::release)).await;
     while let Some(done) = waiting.join_next().await {
         done.unwrap();
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod client;
+mod many_keys;
 mod minimal;
 mod planted;
 mod witness;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use distlock::backends::Memory;
 use distlock_core::{
-    Answer, Ask, Backend, ClaimId, Fault, Pending, Push, QueuePosition, ReleaseOptions, Renewal,
-    Standing, Streaming, Target, Ticket,
+    AcquireMany, Answer, Ask, Backend, ClaimId, Extensions, Fault, ManyAnswer, Pending, Push,
+    QueuePosition, ReleaseOptions, Renewal, Standing, Streaming, Target, Ticket,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
@@ -156,7 +156,7 @@ impl Planted {
 }
 
 impl Backend for Planted {
-    distlock_testkit::forward_backend!(inner: capabilities, release, inspect, list, probe, extensions);
+    distlock_testkit::forward_backend!(inner: capabilities, release, inspect, list, probe);
 
     fn acquire<'a>(&'a self, ask: &'a Ask) -> Pending<'a, Answer> {
         Box::pin(self.ask(ask))
@@ -189,5 +189,40 @@ impl Backend for Planted {
             async move { passes.then_some(push) }
         });
         Box::pin(stream::select(pushes, extra))
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions { many: Some(self), ..self.inner.extensions() }
+    }
+}
+
+impl AcquireMany for Planted {
+    fn acquire_all<'a>(&'a self, asks: &'a [Ask]) -> Pending<'a, ManyAnswer> {
+        Box::pin(async move {
+            let many = self.inner.extensions().many.expect("memory takes many keys at once");
+            let answer = many.acquire_all(asks).await?;
+            let mut known = self.known();
+            known.calls += 1;
+            for ask in asks {
+                known.asked.insert(ask.claim.id, ask.clone());
+            }
+            Ok(match (self.bug, answer) {
+                (Bug::GrantsTwice, ManyAnswer::Refused { .. }) if known.calls.is_multiple_of(8) => {
+                    ManyAnswer::Granted { fences: vec![known.largest + 1; asks.len()] }
+                }
+                (Bug::RepeatsFences, ManyAnswer::Granted { fences }) => {
+                    // Fences count microseconds, and these grants are further apart.
+                    let fences = fences.into_iter().map(|fence| fence & !0xf_ffff).collect();
+                    ManyAnswer::Granted { fences }
+                }
+                (_, answer) => {
+                    if let ManyAnswer::Granted { fences } = &answer {
+                        let largest = fences.iter().copied().max().unwrap_or_default();
+                        known.largest = known.largest.max(largest);
+                    }
+                    answer
+                }
+            })
+        })
     }
 }

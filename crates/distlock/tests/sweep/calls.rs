@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use distlock::{Locks, QueueOutcome};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::prop::{ID, Prop, guard, lease, nothing, reentrant, waiter, writer};
 use crate::stage::KEY;
@@ -13,11 +13,20 @@ use crate::stage::KEY;
 /// A call that has been made and not been polled yet.
 pub(crate) type Running = Pin<Box<dyn Future<Output = ()>>>;
 
+/// By when a hold that an operator meets is broken.
+const BROKEN_BY: Duration = Duration::from_millis(200);
+
+/// Several keys, one of which may be in use.
+const KEYS: [&str; 3] = ["swept/after", KEY, "swept/zzz"];
+
 /// How long the bounded forms wait.
 const WAIT: Duration = Duration::from_millis(90);
 
 /// How long protected work takes.
 const WORK: Duration = Duration::from_millis(15);
+
+/// A ttl longer than that of all others.
+const LONGER: Duration = Duration::from_secs(90);
 
 /// Who is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +100,8 @@ calls! {
         |l, p| l.semaphore(KEY, 3).unwrap().try_acquire_for(WAIT).await;
     "Semaphore::try_acquire_many_for": Mutex, nothing,
         |l, p| l.semaphore(KEY, 3).unwrap().try_acquire_many_for(2, WAIT).await;
+    "Semaphore::available": Mutex, nothing,
+        |l, p| l.semaphore(KEY, 3).unwrap().available().await;
     "Semaphore::with": Mutex, nothing,
         |l, p| l.semaphore(KEY, 3).unwrap().with(async |_| sleep(WORK).await).await;
 
@@ -117,6 +128,54 @@ calls! {
         guard.watch().ended().await
     };
 
+    "MultiLock::lock": Mutex, nothing, |l, p| l.all(KEYS).unwrap().lock().await;
+    "MultiLock::try_lock": Mutex, nothing, |l, p| l.all(KEYS).unwrap().try_lock().await;
+    "MultiLock::try_lock_for": Mutex, nothing,
+        |l, p| l.all(KEYS).unwrap().try_lock_for(WAIT).await;
+    "MultiLock::with": Mutex, nothing,
+        |l, p| l.all(KEYS).unwrap().with(async |_| sleep(WORK).await).await;
+    "MultiGuard::lost": Breaks, nothing, |l, p| {
+        match l.all(KEYS).unwrap().lock().await {
+            Ok(guard) => timeout(BROKEN_BY, guard.lost()).await.ok(),
+            Err(_) => None,
+        }
+    };
+    "MultiGuard::run": Breaks, nothing, |l, p| {
+        match l.all(KEYS).unwrap().lock().await {
+            Ok(guard) => guard.run(sleep(BROKEN_BY)).await,
+            Err(error) => Err(error),
+        }
+    };
+    "MultiGuard::release": Mutex, nothing, |l, p| {
+        match l.all(KEYS).unwrap().lock().await {
+            Ok(guard) => guard.release().await.len(),
+            Err(_) => 0,
+        }
+    };
+
+    "Election::campaign": Mutex, nothing, |l, p| l.election(KEY).unwrap().campaign().await;
+    "Election::try_campaign": Mutex, nothing,
+        |l, p| l.election(KEY).unwrap().try_campaign().await;
+    "Election::campaign_for": Mutex, nothing,
+        |l, p| l.election(KEY).unwrap().campaign_for(WAIT).await;
+    "Election::run": Mutex, nothing,
+        |l, p| l.election(KEY).unwrap().run(async |_| sleep(WORK).await).await;
+    "Election::run": Breaks, nothing, |l, p| {
+        let mut terms = 0;
+        l.election(KEY).unwrap().run(async |_| {
+            terms += 1;
+            sleep(if terms == 1 { WAIT } else { WORK }).await;
+        }).await
+    };
+    "Election::leader": Mutex, nothing, |l, p| l.election(KEY).unwrap().leader().await;
+    "Election::standby": Mutex, nothing, |l, p| l.election(KEY).unwrap().standby().await;
+    "Leadership::resign": Mutex, nothing, |l, p| {
+        match l.election(KEY).unwrap().campaign().await {
+            Ok(leadership) => leadership.resign().await.is_ok(),
+            Err(_) => false,
+        }
+    };
+
     "Leases::acquire": Mutex, nothing, |l, p| p.got(l.lease(KEY).unwrap().acquire().await);
     "Leases::try_acquire": Mutex, nothing,
         |l, p| p.got(l.lease(KEY).unwrap().try_acquire().await);
@@ -141,6 +200,10 @@ calls! {
     "Leases::find": None, lease, |l, p| l.lease(KEY).unwrap().find(p.lease().id()).await;
     "Leases::extend": None, lease,
         |l, p| l.lease(KEY).unwrap().extend(&mut p.lease()).await;
+    "Leases::extend_for": None, lease,
+        |l, p| l.lease(KEY).unwrap().extend_for(&mut p.lease(), LONGER).await;
+    "Leases::extend_retrying": None, lease,
+        |l, p| l.lease(KEY).unwrap().extend_retrying(&mut p.lease()).await;
     "Leases::acquire_or_extend": Mutex, nothing,
         |l, p| p.got(l.lease(KEY).unwrap().acquire_or_extend(ID).await);
     "Leases::acquire_or_extend": None, lease, |l, p| {
@@ -176,6 +239,11 @@ calls! {
     "Locks::journal_page": Mutex, nothing, |l, p| l.journal_page(None, 9).await;
     "Locks::flush_journal": Mutex, nothing, |l, p| l.flush_journal().await;
     "Locks::probe": Mutex, nothing, |l, p| l.probe().await;
+    "Locks::drained": None, guard, |l, p| {
+        drop(p.take_guard());
+        l.drained().await
+    };
+    "Locks::release_everywhere": None, lease, |l, p| l.release_everywhere(&p.lease()).await;
     "Locks::close": None, guard, |l, p| l.close().await;
     "Locks::close": None, waiter, |l, p| l.close().await;
 }

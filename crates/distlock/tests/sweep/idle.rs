@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::calls::{CALLS, Call, Running};
 use crate::prop::Prop;
 use crate::soak;
-use crate::stage::{SITUATIONS, Situation, Stage, long_lived};
+use crate::stage::{KEY, SITUATIONS, Situation, Stage, long_lived};
 use crate::tombstones::Graves;
 
 /// Other calls take a few round trips. A heartbeat, a response timeout or a lease that they would
@@ -59,6 +59,9 @@ async fn a_call_that_is_not_polled_delays_no_other_in_memory() {
     assert!(left_alone >= 1_000, "only {left_alone}");
 }
 
+/// Calls that give up all of the key. Once polled, they withhold it from no client.
+const RELEASES: [&str; 3] = ["Guard::release", "WriteGuard::release", "Leases::release"];
+
 /// Closing is meant to end the other calls of its client.
 fn closes(call: &Call) -> bool {
     call.name.starts_with("Locks::close")
@@ -95,6 +98,7 @@ impl Drop for Clients {
 
 /// Leaves every call alone at every point on a store, of which `url` names a new one each time.
 async fn on_store(mut url: impl FnMut(usize) -> String) {
+    assert!(RELEASES.iter().all(|name| CALLS.iter().any(|call| call.name == *name)));
     let (left_alone, stores) = (Cell::new(0), Cell::new(0));
     for call in CALLS.iter().filter(|call| !closes(call)) {
         for _ in 0..soak() {
@@ -111,6 +115,10 @@ async fn on_store(mut url: impl FnMut(usize) -> String) {
                 let clients = slot.take().expect("make has put it there");
                 goes_on(&clients.locks).await.unwrap();
                 goes_on(&clients.other).await.unwrap();
+                if RELEASES.contains(&call.name) {
+                    let guard = clients.other.mutex(KEY).unwrap().lock().await.unwrap();
+                    guard.release().await.unwrap();
+                }
             };
             left_alone.set(left_alone.get() + sweep_unpolled(make, BOUND, others).await);
         }
