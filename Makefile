@@ -3,7 +3,7 @@
 CARGO ?= cargo
 NEXTEST := $(shell $(CARGO) nextest --version >/dev/null 2>&1 && echo yes)
 BENCH := $(CARGO) run --release --locked --manifest-path benches/Cargo.toml --target-dir target/bench-build
-REDIS_TESTS := --test wire --test redis_durability --test redis_failures --test redis_topologies
+REDIS_TESTS := --test differ_redis --test wire --test redis_durability --test redis_failures --test redis_topologies
 DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
 
 .PHONY: help setup test unit valkey bare doctest ci fmt clippy doc deny bench model soak clean

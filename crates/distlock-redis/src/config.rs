@@ -10,7 +10,7 @@ use redis::{
 };
 use url::Url;
 
-use super::given::Given;
+use super::shared_connection::SharedConnection;
 use super::tls::{TlsFiles, install_provider};
 
 /// The namespace that keys are put in unless the URL names another.
@@ -27,6 +27,8 @@ pub(super) struct Config {
     pub(super) tls_files: TlsFiles,
     /// A push is only a reason to ask the server: for servers where others may publish.
     pub(super) verify_push: bool,
+    /// Requests may leave together: off only to measure what that brings.
+    pub(super) batch: bool,
     location: String,
 }
 
@@ -40,7 +42,7 @@ pub(super) enum Topology {
     /// A cluster that these nodes belong to.
     Cluster(Vec<ConnectionInfo>),
     /// Whatever a connection leads to that the program has made.
-    Given(Given),
+    Shared(SharedConnection),
 }
 
 impl Config {
@@ -79,7 +81,8 @@ impl Config {
 
     fn with(own: Own, topology: Topology) -> Self {
         let location = topology.location();
-        let Own { namespace, connect_timeout, response_timeout, tls_files, verify_push } = own;
+        let Own { namespace, connect_timeout, response_timeout, tls_files, verify_push, batch } =
+            own;
         Self {
             topology,
             namespace,
@@ -87,6 +90,7 @@ impl Config {
             response_timeout,
             tls_files,
             verify_push,
+            batch,
             location,
         }
     }
@@ -112,8 +116,8 @@ impl Config {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        let given = |patience| Topology::Given(Given::new(connection, patience));
-        Self::own(namespace, given)
+        let shared = |patience| Topology::Shared(SharedConnection::new(connection, patience));
+        Self::own(namespace, shared)
     }
 
     fn own(namespace: &str, topology: impl FnOnce(Duration) -> Topology) -> Self {
@@ -123,8 +127,8 @@ impl Config {
     }
 
     /// True if the connection is the program's: it listens to nothing on our behalf.
-    pub(super) fn is_given(&self) -> bool {
-        matches!(self.topology, Topology::Given(_))
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.topology, Topology::Shared(_))
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -162,7 +166,7 @@ impl Topology {
                 let (scheme, hosts) = all(&mut nodes.iter().map(ConnectionInfo::addr));
                 format!("{scheme}-cluster://{hosts}")
             }
-            Self::Given(_) => "the server of a shared connection".to_owned(),
+            Self::Shared(_) => "the server of a shared connection".to_owned(),
         }
     }
 }
@@ -178,6 +182,7 @@ struct Own {
     response_timeout: Duration,
     tls_files: TlsFiles,
     verify_push: bool,
+    batch: bool,
 }
 
 impl Default for Own {
@@ -188,6 +193,7 @@ impl Default for Own {
             response_timeout: Duration::from_secs(1),
             tls_files: TlsFiles::default(),
             verify_push: false,
+            batch: true,
         }
     }
 }
@@ -209,6 +215,7 @@ impl Own {
                 "cert" => self.tls_files.cert = Some(value.into()),
                 "key" => self.tls_files.key = Some(value.into()),
                 "verify_push" => self.verify_push = switch("verify_push", &value)?,
+                "batch" => self.batch = switch("batch", &value)?,
                 _ => rest.push((name, value)),
             }
         }
@@ -217,7 +224,7 @@ impl Own {
 }
 
 fn own_options(url: &Url) -> Result<Vec<(String, String)>, Invalid> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         "namespace",
         "connect_timeout_ms",
         "response_timeout_ms",
@@ -228,13 +235,14 @@ fn own_options(url: &Url) -> Result<Vec<(String, String)>, Invalid> {
         "cert",
         "key",
         "verify_push",
+        "batch",
     ];
     let pairs = url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned()));
     let all: Vec<_> = pairs.collect();
     match all.iter().find(|(name, _)| !KNOWN.contains(&name.as_str())) {
         Some((name, _)) => {
             let why = "is not an option of this URL; known are namespace, db, user, pass, \
-                       connect_timeout_ms, response_timeout_ms, ca, cert, key, verify_push";
+                       connect_timeout_ms, response_timeout_ms, ca, cert, key, verify_push, batch";
             Err(Invalid::new("URL option", name, why))
         }
         None => Ok(all),

@@ -8,21 +8,21 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use distlock_core::{Confirmed, Fault, Renewal, Standing};
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Pipeline, RedisError, Value};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::dial::Connection;
+use super::connection::Connection;
 use super::faults::fault;
-use super::script::{CONFIRM, is_unknown};
-use super::{Inner, wire};
+use super::library::{Call, Verb, Words, is_missing};
+use super::{Inner, codec};
 use distlock_core::sync::lock;
 
 /// What a confirmation that fails could not do.
 const ACTION: &str = "confirm";
 
-/// How many confirmations of one runtime are under way at once, each over its connection.
+/// ReleaseOptions many confirmations of one runtime are under way at once, each over its connection.
 const CONNECTIONS_MAX: usize = 16;
 
 /// Of how many runtimes connections are kept.
@@ -31,19 +31,19 @@ const RUNTIMES_MAX: usize = 8;
 /// The connections for confirmations. A connection works only while the runtime that made it does,
 /// so every runtime has its own.
 #[derive(Debug, Default)]
-pub(super) struct Apart {
+pub(super) struct Confirmations {
     pools: Mutex<VecDeque<(Id, Arc<Pool>)>>,
 }
 
 struct Pool {
     permits: Semaphore,
-    /// Those that have answered everything, and with which epoch of the link they belong together:
+    /// Those that have answered everything, and with which epoch they belong together:
     /// after that they may lead to an old primary. Others are closed, for what they still owe would
     /// shift the replies.
     idle: Mutex<Vec<(u64, Connection)>>,
 }
 
-impl Apart {
+impl Confirmations {
     fn of(&self, runtime: Id) -> Arc<Pool> {
         let mut pools = lock(&self.pools);
         if let Some((_, pool)) = pools.iter().find(|(known, _)| *known == runtime) {
@@ -82,10 +82,10 @@ impl Inner {
         replicas: u32,
     ) -> Result<Confirmed, Fault> {
         let runtime = Handle::try_current().map_err(|error| Fault::permanent(ACTION, error))?;
-        let pool = self.apart.of(runtime.id());
+        let pool = self.confirmations.of(runtime.id());
         let (inner, renewal) = (Arc::clone(self), renewal.clone());
         let (mut tell, told) = oneshot::channel();
-        let patience = self.link.patience();
+        let patience = self.connections.patience();
         runtime.spawn(async move {
             let confirming = timeout(patience, inner.confirm_over(&pool, &renewal, replicas));
             let confirmed = tokio::select! {
@@ -110,52 +110,48 @@ impl Inner {
     ) -> Result<Confirmed, Fault> {
         let permit = pool.permits.acquire().await;
         let _permit = permit.map_err(|closed| Fault::transient(ACTION, closed))?;
-        let epoch = self.link.epoch();
-        let (mut connection, known) = match pool.idle(epoch) {
-            Some(connection) => (connection, true),
-            None => (self.link.dial_apart().await.map_err(|error| fault(ACTION, error))?, false),
+        let epoch = self.connections.epoch();
+        let mut connection = match pool.idle(epoch) {
+            Some(connection) => connection,
+            None => self.connections.dial_apart().await.map_err(|error| fault(ACTION, error))?,
         };
-        let sent = self.write_and_wait(&mut connection, known, renewal, replicas).await;
+        let sent = self.write_and_wait(&mut connection, renewal, replicas).await;
         let (written, copies) = sent.map_err(|error| fault(ACTION, error))?;
-        let standing = wire::standing(&wire::hex(renewal.claim.id), &written)?;
-        let copies = wire::as_str(&copies)?.parse();
+        let standing = codec::standing(renewal.claim.id, &written)?;
+        let copies = codec::as_str(&copies)?.parse();
         let copies = copies.map_err(|error| Fault::permanent(ACTION, error))?;
         lock(&pool.idle).push((epoch, connection));
         let held = matches!(standing, Standing::Held { .. });
         if !held || copies < replicas {
             // What was granted by an old primary is unknown to the new one and its replicas.
-            self.link.check_primary().await;
+            self.connections.check_primary().await;
         }
         Ok(if held { Confirmed::By(copies) } else { Confirmed::Gone })
     }
 
-    /// What the script answers, and how many replicas have what it wrote. A server that knows the
-    /// connection knows the script, unless it was made to forget.
+    /// What the library answers, and how many replicas have what it wrote.
     async fn write_and_wait(
         &self,
         connection: &mut Connection,
-        known: bool,
         renewal: &Renewal,
         replicas: u32,
     ) -> Result<(Value, Value), RedisError> {
         let key = &renewal.claim.key;
-        let (main, caller) = (self.namespace.main(key), self.caller(key, renewal.span));
-        let fill = |cmd: &mut Cmd| {
-            self.namespace.add_keys(cmd, key);
-            cmd.arg(wire::hex(renewal.claim.id)).arg(&*caller).arg(wire::millis(renewal.span));
-        };
+        let (mut args, main) = (Words::default(), self.namespace.main(key));
+        args.push(codec::Hex(renewal.claim.id)).push(codec::millis(renewal.span));
+        let call = Call { verb: Verb::Confirm, keys: self.namespace.keys(key), args };
+        let library = &self.connections.library;
         // Less than the time after which the client crate gives up on the answer.
-        let patience = self.link.config().response_timeout.mul_f64(0.8).as_millis();
+        let patience = self.connections.config().response_timeout.mul_f64(0.8).as_millis();
         let mut wait = redis::cmd("WAIT");
         wait.arg(replicas).arg(u64::try_from(patience).unwrap_or(1).max(1));
         let mut cmds = Pipeline::with_capacity(2);
-        cmds.add_command(if known { CONFIRM.by_hash(&fill) } else { CONFIRM.by_text(&fill) });
-        cmds.add_command(wait.clone());
+        cmds.add_command(library.command(&call)).add_command(wait.clone());
         let mut answers = connection.send_all_beside(&main, &cmds).await?;
-        if answers.first().is_some_and(is_unknown) {
+        if answers.first().is_some_and(is_missing) {
+            answers = library.call_again(connection, &[&call]).await?;
             cmds.clear();
-            cmds.add_command(CONFIRM.by_text(&fill)).add_command(wait);
-            answers = connection.send_all_beside(&main, &cmds).await?;
+            answers.extend(connection.send_all_beside(&main, cmds.add_command(wait)).await?);
         }
         let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Ok(Value::Nil));

@@ -23,18 +23,18 @@ const PASSING: [&str; 14] = [
     "NOMASTERLINK",
 ];
 
-/// How servers refuse a command inside a script: Redis 7.0, which does not say which, and later
+/// ReleaseOptions servers refuse a command inside a script: Redis 7.0, which does not say which, and later
 /// versions and Valkey, which do.
 const DENIED_INSIDE: [&str; 2] =
     ["user executing the script can't run this command", "has no permissions to run the"];
 
-/// All that the scripts use, for the access list.
-pub(super) const NEEDED: &str = "the user needs +eval +evalsha +time +get +mget +set +append +del \
-    +exists +pttl +pexpire +pexpireat +zadd +zrem +zscore +zmscore +zrange +zrangebyscore \
-    +zrevrangebyscore +zrangebylex +zcard +zcount +zlexcount +zremrangebyscore \
-    +zremrangebyrank +hget +hset +hsetnx +hexists +hdel +hmget +hincrby +publish +spublish \
-    +subscribe +ssubscribe, \
-    for the journal +xadd +xtrim +xrange +xrevrange, and for replicas +wait";
+/// All that the library uses, for the access list.
+pub(super) const NEEDED: &str = "the user needs +fcall +function|load (or +eval +evalsha) +time \
+    +get +mget +set +append +del +exists +pttl +pexpire +pexpireat +zadd +zrem +zscore +zmscore \
+    +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +zcard +zcount +zlexcount \
+    +zremrangebyscore +zremrangebyrank +hget +hset +hdel +hmget +hincrby +publish +spublish \
+    +subscribe +ssubscribe, for the journal +xadd +xtrim +xrange +xrevrange, and for replicas \
+    +wait";
 
 /// What the causes of faults say, and what to do about it. The first that fits counts; the client
 /// crate passes on some causes, such as those of TLS and of the nodes of a cluster, only as texts.

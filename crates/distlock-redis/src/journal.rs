@@ -9,16 +9,17 @@ use distlock_core::{
 };
 use redis::Cmd;
 
-use super::script::{JOURNAL, PAST};
+use super::codec::millis;
+use super::library::{Call, Verb, Words};
 use super::{Inner, Redis};
 
 /// What a read that fails could not do.
 const READ: &str = "read the journal";
 
-/// How many entries one command reads. The server does nothing else meanwhile.
+/// ReleaseOptions many entries one command reads. The server does nothing else meanwhile.
 const READ_MAX: usize = 500;
 
-/// How many different milliseconds of a key's past one call looks at, for the same reason.
+/// ReleaseOptions many different milliseconds of a key's past one call looks at, for the same reason.
 const STEPS_MAX: usize = 50;
 
 /// An entry as the client crate reads it: its id, then names and values, which may be no texts if
@@ -32,18 +33,17 @@ impl Journal for Redis {
         retention: Retention,
     ) -> Pending<'a, ()> {
         Box::pin(async move {
-            let fill = |cmd: &mut Cmd| {
-                self.inner.add_journal_keys(cmd);
-                cmd.arg(retention.entries).arg(millis(retention.age));
-                for (note, age) in notes {
-                    let fields = note.fields();
-                    cmd.arg(millis(*age)).arg(note.key.as_str()).arg(2 * fields.len());
-                    for (name, text) in fields {
-                        cmd.arg(name).arg(text);
-                    }
+            let mut args = Words::default();
+            args.push(retention.entries).push(millis(retention.age));
+            for (note, age) in notes {
+                let fields = note.fields();
+                args.push(millis(*age)).push(&note.key).push(2 * fields.len());
+                for (name, text) in fields {
+                    args.push(name).push(text);
                 }
-            };
-            self.inner.link.eval("write the journal", &JOURNAL, &fill).await.map(|_| ())
+            }
+            let call = Call { verb: Verb::Append, keys: self.inner.journal_keys(), args };
+            self.inner.connections.call("write the journal", &call).await.map(|_| ())
         })
     }
 
@@ -79,7 +79,7 @@ impl Journal for Redis {
             let mut from = String::new();
             // Every call goes further back, so this ends, even if others go on writing.
             while past.len() < limit {
-                let (next, rows) = self.inner.past_rows(key, &from).await?;
+                let (next, rows) = self.inner.history(key, &from).await?;
                 past.extend(rows.into_iter().filter_map(entry));
                 if next.is_empty() {
                     break;
@@ -100,17 +100,18 @@ impl Journal for Redis {
 }
 
 impl Inner {
-    fn add_journal_keys(&self, cmd: &mut Cmd) {
-        cmd.arg(2).arg(self.namespace.journal()).arg(self.namespace.journal_index());
+    fn journal_keys(&self) -> Words {
+        let mut keys = Words::default();
+        keys.push(self.namespace.journal()).push(self.namespace.journal_index());
+        keys
     }
 
     /// Some entries of a key, newest first, and where to go on.
-    async fn past_rows(&self, key: &Key, from: &str) -> Result<(String, Vec<Row>), Fault> {
-        let fill = |cmd: &mut Cmd| {
-            self.add_journal_keys(cmd);
-            cmd.arg(key.as_str()).arg(STEPS_MAX).arg(from);
-        };
-        let answer = self.link.eval(READ, &PAST, &fill).await?;
+    async fn history(&self, key: &Key, from: &str) -> Result<(String, Vec<Row>), Fault> {
+        let mut args = Words::default();
+        args.push(key).push(STEPS_MAX).push(from);
+        let call = Call { verb: Verb::History, keys: self.journal_keys(), args };
+        let answer = self.connections.call(READ, &call).await?;
         redis::from_redis_value(answer).map_err(|error| Fault::permanent(READ, error))
     }
 
@@ -123,7 +124,7 @@ impl Inner {
     ) -> Result<Vec<Row>, Fault> {
         let mut cmd: Cmd = redis::cmd(verb);
         cmd.arg(self.namespace.journal()).arg(from).arg(to).arg("COUNT").arg(count);
-        let answer = self.link.run(READ, &cmd).await?;
+        let answer = self.connections.run(READ, &cmd).await?;
         redis::from_redis_value(answer).map_err(|error| Fault::permanent(READ, error))
     }
 }
@@ -146,8 +147,4 @@ fn checked(id: &EntryId) -> Result<String, Fault> {
     }
     let why = Invalid::new("entry id", id, "must be one that this journal gave out");
     Err(Fault::permanent(READ, why))
-}
-
-fn millis(span: Duration) -> String {
-    span.as_millis().to_string()
 }

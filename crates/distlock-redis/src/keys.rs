@@ -1,10 +1,10 @@
 //! Where things lie in the store: one main key and its side keys, all in one slot.
 
 use std::borrow::Cow;
-use std::io::Write;
 
 use distlock_core::Key;
-use redis::{Cmd, RedisWrite};
+
+use super::library::Words;
 
 /// What follows the main key's name in the names of its side keys, in the order of the scripts'
 /// `KEYS`.
@@ -13,7 +13,7 @@ const SIDES: [&str; 8] = ["f", "s", "qx", "qs", "c", "p", "d", "x"];
 /// The prefix of side keys in bare mode, where main keys have none.
 const BARE_PREFIX: &str = "distlock-side";
 
-/// How keys are named.
+/// ReleaseOptions keys are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Namespace {
     name: String,
@@ -39,12 +39,6 @@ impl Namespace {
         self.name.is_empty()
     }
 
-    /// The fence counter of all keys, if they share one and side keys are called after main keys:
-    /// then scripts find the rest by themselves.
-    pub(super) fn fence_of_all(&self) -> Option<&str> {
-        self.fence.as_deref().filter(|_| !self.is_bare())
-    }
-
     /// True if a lock on this key would write over what locks write themselves.
     pub(super) fn reserves(&self, key: &Key) -> bool {
         let rest = key.as_str().strip_prefix(BARE_PREFIX);
@@ -56,25 +50,26 @@ impl Namespace {
         self.fence.as_deref()
     }
 
-    /// Adds the keys of one lock to a call, and before them how many they are.
-    pub(super) fn add_keys(&self, cmd: &mut Cmd, key: &Key) {
-        if let Some(fence) = self.fence_of_all() {
-            cmd.arg(2);
-            self.add_main(cmd, key);
-            cmd.arg(fence);
-            return;
-        }
-        let all = self.all(key);
-        cmd.arg(all.len());
-        for name in all {
-            cmd.arg(name);
-        }
+    /// True if the main key alone names all keys of a lock.
+    pub(super) fn has_one_main_key(&self) -> bool {
+        self.fence.is_some() && !self.is_bare()
     }
 
-    /// The same, the main key alone: scripts find the fence counter of all keys by it, too.
-    pub(super) fn add_main_alone(&self, cmd: &mut Cmd, key: &Key) {
-        cmd.arg(1);
-        self.add_main(cmd, key);
+    /// True if what the library touches has to lie in one slot.
+    pub(super) fn is_on_cluster(&self) -> bool {
+        self.fence.is_none()
+    }
+
+    /// The keys of one lock as keys.lua takes them.
+    pub(super) fn keys(&self, key: &Key) -> Words {
+        let mut keys = Words::default();
+        if self.has_one_main_key() {
+            self.push_main(&mut keys, key);
+        } else {
+            keys.extend(self.all(key));
+            keys.push(self.channel(key));
+        }
+        keys
     }
 
     /// The key that foreign clients would see, and that excludes them.
@@ -82,12 +77,9 @@ impl Namespace {
         self.main_parts(key).concat()
     }
 
-    fn add_main(&self, cmd: &mut Cmd, key: &Key) {
-        let mut main = cmd.writer_for_next_arg();
-        for part in self.main_parts(key) {
-            // It is written into memory, where there is nothing that could fail.
-            let _ = main.write_all(part.as_bytes());
-        }
+    pub(super) fn push_main(&self, keys: &mut Words, key: &Key) {
+        let [name, open, key, close] = self.main_parts(key);
+        keys.push(format_args!("{name}{open}{key}{close}"));
     }
 
     fn main_parts<'a>(&'a self, key: &'a Key) -> [Cow<'a, str>; 4] {
@@ -95,32 +87,6 @@ impl Namespace {
             [key.as_str(), "", "", ""].map(Cow::Borrowed)
         } else {
             [self.name.as_str().into(), ":{".into(), escape(key), "}".into()]
-        }
-    }
-
-    /// The main keys of many, one after the other in the same text.
-    pub(super) fn for_each_main<'a>(
-        &self,
-        keys: impl Iterator<Item = &'a Key> + Clone,
-        mut each: impl FnMut(&str),
-    ) {
-        let mut main = String::with_capacity(128);
-        // Looked at before anything is written: keys lie all over the memory, and to look at many
-        // takes hardly longer than to look at one.
-        if self.is_bare() || !keys.clone().all(is_plain) {
-            for key in keys {
-                each(&self.main(key));
-            }
-            return;
-        }
-        main.push_str(&self.name);
-        main.push_str(":{");
-        let prefix = main.len();
-        for key in keys {
-            main.truncate(prefix);
-            main.push_str(key.as_str());
-            main.push('}');
-            each(&main);
         }
     }
 
@@ -148,8 +114,12 @@ impl Namespace {
         Key::new(percent_unescape(inner)?).ok()
     }
 
-    /// The channels of one key, in its slot, without the id of the client.
-    pub(super) fn key_channel(&self, key: &Key) -> String {
+    /// The channel of pushes for a key, without the id of the client: in the slot of the key, or
+    /// one for all keys on a server that is not part of a cluster.
+    pub(super) fn channel(&self, key: &Key) -> String {
+        if !self.is_on_cluster() {
+            return self.channel_of_all();
+        }
         let main = self.main(key);
         if self.is_bare() {
             format!("{BARE_PREFIX}:{{{}}}:push:{main}:", side_tag(&main))
@@ -158,7 +128,7 @@ impl Namespace {
         }
     }
 
-    /// The stream that the past of all keys is kept in.
+    /// The stream of the journal.
     pub(super) fn journal(&self) -> String {
         format!("{}:journal", if self.is_bare() { BARE_PREFIX } else { &self.name })
     }
@@ -169,8 +139,7 @@ impl Namespace {
         format!("{journal}:{{{journal}}}:keys")
     }
 
-    /// The channel of one client, on a server that is not part of a cluster.
-    pub(super) fn channel(&self) -> String {
+    pub(super) fn channel_of_all(&self) -> String {
         format!("{}:push:", if self.is_bare() { BARE_PREFIX } else { &self.name })
     }
 }
@@ -277,19 +246,6 @@ mod tests {
     fn a_bare_main_key_is_the_key_byte_for_byte() {
         assert_eq!(all("", "lock:{a}b")[0], "lock:{a}b");
         assert_eq!(hash_tag(&all("", "lock:{a}b")[1]), "a");
-    }
-
-    #[test]
-    fn many_main_keys_are_those_of_each() {
-        for texts in [["a", "lease-1", "b:c"], ["a", "{b}%", "c"]] {
-            let keys = texts.map(|text| Key::new(text).unwrap());
-            for name in ["", "ns"] {
-                let (namespace, mut many) = (Namespace::on_server(name), Vec::new());
-                namespace.for_each_main(keys.iter(), |main| many.push(main.to_owned()));
-                let each = keys.iter().map(|key| namespace.main(key));
-                assert_eq!(many, each.collect::<Vec<_>>());
-            }
-        }
     }
 
     proptest! {

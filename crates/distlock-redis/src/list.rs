@@ -50,12 +50,12 @@ impl Place {
 impl Inner {
     pub(super) async fn page(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Fault> {
         let place = Place::read(cursor);
-        let nodes = self.link.nodes().await?;
+        let nodes = self.connections.nodes().await?;
         let Some(node) = nodes.get(place.node) else { return Ok(Page::default()) };
         let mut cmd = redis::cmd("SCAN");
         cmd.arg(&place.scan).arg("MATCH").arg(self.namespace.pattern(prefix));
         cmd.arg("COUNT").arg(SNAPSHOT_MAX).arg("TYPE").arg("string");
-        let answer = self.link.run_at(node, "list", &cmd).await?;
+        let answer = self.connections.run_at(node, "list", &cmd).await?;
         let (scanned, mains): (String, Vec<Vec<u8>>) =
             redis::from_redis_value(answer).map_err(|error| Fault::permanent("list", error))?;
         let mut seen = HashSet::new();
@@ -65,7 +65,7 @@ impl Inner {
             .filter(|key| key.as_str().starts_with(prefix) && seen.insert(key.clone()))
             .collect();
         let shown: Vec<_> = keys.iter().skip(place.shown).take(SNAPSHOT_MAX).collect();
-        let looks = futures_util::future::join_all(shown.iter().map(|key| self.look(key))).await;
+        let looks = futures_util::future::join_all(shown.iter().map(|key| self.inspect(key))).await;
         let mut locks = Vec::with_capacity(looks.len());
         for (key, look) in shown.into_iter().zip(looks) {
             match look {

@@ -3,19 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use distlock_core::{Answer, FENCE_MAX, Push, Standing};
-use redis::{Cmd, Pipeline, RedisError};
+use redis::{Pipeline, RedisError, Value};
 
-use super::dial::Connection;
+use super::connection::Connection;
 use super::faults::is_denied;
-use super::script::{RAISE, RELEASE, RENEW, STAND, Script};
-use super::{FENCE_LIFE_MS, health, wire};
-
-/// The scripts that keep or end a hold. Every connection makes them known: the first renewal of a
-/// short lease has no time for a second round trip, and a release whose caller does not poll it
-/// again must not need one.
-fn of_holds() -> [&'static Script; 3] {
-    [&RENEW, &STAND, &RELEASE]
-}
+use super::library::{self, Call, Library, Verb, Words, is_missing};
+use super::{codec, health};
 
 /// The largest fence that a client has seen, over all keys.
 #[derive(Debug, Default)]
@@ -53,48 +46,47 @@ impl Seen {
     }
 }
 
-/// Makes the scripts known to all nodes of a cluster, as far as they can be reached. Nobody waits
-/// for it: each call has the deadline of the connection, and a node that does not know a script
-/// gets its text when it is needed.
-pub(super) fn load(mut connection: Connection) {
-    tokio::spawn(async move {
-        for script in of_holds() {
-            let _ = connection.send(&script.load()).await;
-        }
-    });
+/// Makes the library known to all nodes of a cluster, as far as they can be reached. No call waits
+/// for it: each call has the deadline of the connection, and a node that does not know the library
+/// is told when it is needed.
+pub(super) fn load(mut connection: Connection, library: &Library) {
+    if !library.runs_as_scripts() {
+        tokio::spawn(async move { connection.send(&library::load()).await });
+    }
 }
 
-/// Raises the counter that all keys share to what was seen, makes the scripts of holds known, and
-/// asks which incarnation of the server answers, all in one message. `None` if the server does not
-/// let this user ask.
+/// Raises the counter that all keys share to what was seen, which also makes the library known, and
+/// asks which incarnation of the server answers. The first renewal of a short lease has no time for
+/// a second round trip, and a release whose caller does not poll it again must not need one. The
+/// incarnation is none if the server does not let this user ask.
 pub(super) async fn prepare(
     mut connection: Connection,
+    library: &Library,
     counter: Option<&str>,
     seen: &Seen,
 ) -> Result<Option<String>, RedisError> {
-    let scripts = of_holds();
-    let mut cmds = Pipeline::with_capacity(scripts.len() + 2);
-    cmds.cmd("INFO").arg("server");
-    let counter = counter.filter(|_| seen.largest() > 0);
-    if let Some(counter) = counter {
-        cmds.add_command(RAISE.by_text(&|cmd: &mut Cmd| {
-            cmd.arg(1).arg(counter).arg(seen.largest()).arg(FENCE_LIFE_MS);
-        }));
-    }
-    for script in scripts {
-        cmds.add_command(script.load());
-    }
+    let (mut keys, mut args) = (Words::default(), Words::default());
+    keys.push(counter.unwrap_or_default());
+    args.push(seen.largest());
+    let raise = Call { verb: Verb::Raise, keys, args };
+    let mut cmds = Pipeline::with_capacity(2);
+    cmds.cmd("INFO").arg("server").add_command(library.first_command(&raise));
     let mut answers = connection.send_all(&cmds).await?.into_iter();
     let info = answers.next().and_then(Result::ok);
-    // A script that may not be made known is sent as a text when it is needed. A counter that may
-    // not be raised matters: no call may use this connection, unless each call will be denied too.
-    if counter.is_some()
-        && let Some(Err(error)) = answers.next()
+    let mut raised = answers.next().unwrap_or(Ok(Value::Nil));
+    if is_missing(&raised) {
+        let again = library.call_again(&mut connection, &[&raise]).await?;
+        raised = again.into_iter().next().unwrap_or(Ok(Value::Nil));
+    }
+    // A counter that may not be raised matters: no call may use this connection, unless each call
+    // will be denied, too. The library is loaded when it is needed.
+    if seen.largest() > 0
+        && let Err(error) = raised
         && !is_denied(&error)
     {
         return Err(error);
     }
     let incarnation =
-        info.and_then(|info| Some(health::of(&wire::as_str(&info).ok()?).incarnation));
+        info.and_then(|info| Some(health::of(&codec::as_str(&info).ok()?).incarnation));
     Ok(incarnation.filter(|incarnation| !incarnation.is_empty()))
 }

@@ -90,6 +90,20 @@ fn valkey() -> Served<RedisServer> {
     Served { url: servers.url(), servers, pass: RedisServer::pass }
 }
 
+fn without_functions(servers: RedisServer) -> Served<RedisServer> {
+    servers.deny_functions();
+    Served { url: servers.url(), servers, pass: RedisServer::pass }
+}
+
+/// The same library as scripts.
+fn scripts() -> Served<RedisServer> {
+    without_functions(RedisServer::start())
+}
+
+fn valkey_scripts() -> Served<RedisServer> {
+    without_functions(RedisServer::valkey())
+}
+
 fn sentinel() -> Served<RedisSentinel> {
     let servers = RedisSentinel::start();
     Served { url: servers.url(), servers, pass: |servers, d| servers.primary.pass(d) }
@@ -102,7 +116,9 @@ fn cluster() -> Served<RedisCluster> {
 
 distlock_testkit::conformance!(redis, super::super::redis());
 distlock_testkit::conformance_in_a_row!(redis_bare, super::super::bare());
+distlock_testkit::conformance_in_a_row!(redis_scripts, super::super::scripts());
 distlock_testkit::conformance_in_a_row!(valkey, super::super::valkey());
+distlock_testkit::conformance_in_a_row!(valkey_scripts, super::super::valkey_scripts());
 distlock_testkit::conformance_in_a_row!(redis_sentinel, super::super::sentinel());
 distlock_testkit::conformance_in_a_row!(redis_cluster, super::super::cluster());
 distlock_testkit::conformance!(memory, MemorySubject::new());

@@ -1,4 +1,4 @@
-//! The scripts against the law: random operations on a real server.
+//! The Lua library against the law: random operations on a real server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,18 @@ fn runs() -> u64 {
     (steps / STEPS_A_RUN).max(1) * number("DISTLOCK_SOAK").unwrap_or(1)
 }
 
-async fn compare(order: Order) {
+/// How the server runs the library.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Functions,
+    Scripts,
+}
+
+async fn compare(order: Order, mode: Mode) {
     let server = RedisServer::start();
+    if let Mode::Scripts = mode {
+        server.deny_functions();
+    }
     for seed in 0..runs() {
         let client = |_| {
             let client = Redis::open(&server.url()).expect("the URL is valid");
@@ -34,22 +44,37 @@ async fn compare(order: Order) {
         let report =
             Differ::new(seed, order).steps(STEPS_A_RUN).clock_runs().run(&clients, pass).await;
         if seed == 0 {
-            println!("{order}: {report:?}");
+            println!("{order}, {mode:?}: {report:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn redis_answers_like_the_law_in_fifo_order() {
-    compare(Order::Fifo).await;
+async fn functions_answer_like_the_law_in_fifo_order() {
+    compare(Order::Fifo, Mode::Functions).await;
 }
 
 #[tokio::test]
-async fn redis_answers_like_the_law_when_writers_go_first() {
-    compare(Order::PreferWriters).await;
+async fn functions_answer_like_the_law_when_writers_go_first() {
+    compare(Order::PreferWriters, Mode::Functions).await;
 }
 
 #[tokio::test]
-async fn redis_answers_like_the_law_when_readers_go_first() {
-    compare(Order::PreferReaders).await;
+async fn functions_answer_like_the_law_when_readers_go_first() {
+    compare(Order::PreferReaders, Mode::Functions).await;
+}
+
+#[tokio::test]
+async fn scripts_answer_like_the_law_in_fifo_order() {
+    compare(Order::Fifo, Mode::Scripts).await;
+}
+
+#[tokio::test]
+async fn scripts_answer_like_the_law_when_writers_go_first() {
+    compare(Order::PreferWriters, Mode::Scripts).await;
+}
+
+#[tokio::test]
+async fn scripts_answer_like_the_law_when_readers_go_first() {
+    compare(Order::PreferReaders, Mode::Scripts).await;
 }

@@ -83,14 +83,14 @@ fn the_core_reads_no_clock_and_does_no_io() {
 
 #[test]
 fn only_the_keeper_and_the_io_of_drivers_spawn() {
-    // A file has threads of its own, so that no runtime waits for a disk; calls that share a script
-    // belong to no single caller; late calls of a quorum are seen through by a task of its own. A
-    // confirmation goes on without its caller, and no call waits until a cluster knows the scripts.
+    // A file has threads of its own, so that no runtime waits for a disk; batches belong to no
+    // caller; late calls of a quorum are seen through by a task of its own. A confirmation goes on
+    // without its caller, and no call waits until all nodes of a cluster know the library.
     // What several callers wait for is the work of a task, and connections are made by one.
     let files = [
-        "distlock-redis/src/coalesce.rs",
+        "distlock-redis/src/batch.rs",
         "distlock-redis/src/confirm.rs",
-        "distlock-redis/src/link/dialling.rs",
+        "distlock-redis/src/connections/dialling.rs",
         "distlock-redis/src/prepare.rs",
         "distlock-sqlite/src/worker.rs",
         "distlock-sqlite/src/wake.rs",

@@ -221,6 +221,16 @@ impl RedisServer {
         assert!(reply.contains("OK"), "time does not pass: {reply}");
     }
 
+    /// Takes the right to use functions from all users without a name: their clients go by scripts.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    pub fn deny_functions(&self) {
+        let reply = self.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
+        assert!(reply.contains("OK"), "functions are not denied: {reply}");
+    }
+
     /// Runs the server and waits until it answers. False if it ended instead.
     fn run(&mut self) -> bool {
         let child = Command::new(self.program.path())

@@ -45,7 +45,7 @@ async fn fences_stay_near_the_clock_and_cost_one_round_trip() {
     }
     let calls = || {
         let info = servers[0].command(&["INFO", "commandstats"]);
-        let evals = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+        let evals = info.lines().find(|line| line.starts_with("cmdstat_fcall:")).unwrap();
         let calls = evals.split(['=', ',']).nth(1).unwrap();
         calls.parse::<u64>().unwrap()
     };

@@ -93,7 +93,7 @@ async fn servers_that_are_known_to_be_silent_are_hardly_sent_anything() {
     sleep(options.node_timeout / 2 + Duration::from_millis(100)).await;
     let scripts = |server: &RedisServer| {
         let info = server.command(&["INFO", "commandstats"]);
-        let evals = info.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap();
+        let evals = info.lines().find(|line| line.starts_with("cmdstat_fcall:")).unwrap();
         evals.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
     };
     let before: Vec<_> = servers.iter().map(scripts).collect();

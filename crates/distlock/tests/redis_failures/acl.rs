@@ -70,7 +70,7 @@ async fn a_user_who_may_not_subscribe_is_warned_once_and_wakes_by_heartbeats() {
 async fn a_denied_command_is_named() {
     for command in ["evalsha", "eval"] {
         let server = RedisServer::start();
-        let a = limited(&server, &[&format!("-{command}")]);
+        let a = limited(&server, &["-fcall", &format!("-{command}")]);
         let error = try_lock(&a).await.unwrap_err();
         assert!(!error.is_transient(), "{command}: {error}");
         let text = error.to_string();
@@ -94,12 +94,12 @@ async fn a_command_denied_inside_a_script_is_permanent_and_grants_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_may_not_read_the_holder_gets_the_error_from_release() {
+async fn a_user_who_may_not_delete_gets_the_error_from_release() {
     let server = RedisServer::start();
-    let a = limited(&server, &["-get"]);
+    let a = limited(&server, &["-del"]);
     let error = lock(&a).await.release().await.unwrap_err();
     let text = format!("{error} {:?}", std::error::Error::source(&error));
-    assert!(is_denial(&text) && text.contains("+get"), "{text}");
+    assert!(is_denial(&text) && text.contains("+del"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

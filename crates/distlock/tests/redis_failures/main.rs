@@ -10,6 +10,7 @@ mod cancel;
 mod client;
 mod crowd;
 mod forged;
+mod functions;
 mod hand_over;
 mod heartbeats;
 mod hiccup;

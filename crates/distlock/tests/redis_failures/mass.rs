@@ -84,7 +84,7 @@ async fn the_next_acquire_passes_twenty_thousand_dead_waiters() {
 }
 
 /// Many scripts in one message: each claim gets its own answer and its own span, also when the
-/// server has forgotten the script, and a claim that is gone or shares its key costs no other.
+/// server has forgotten the library, and a claim that is gone or shares its key costs no other.
 #[tokio::test]
 async fn a_large_batch_of_all_kinds_is_answered_one_by_one() {
     let server = RedisServer::start();
@@ -107,7 +107,7 @@ async fn a_large_batch_of_all_kinds_is_answered_one_by_one() {
     }
     for forgotten in [true, false] {
         if forgotten {
-            server.command(&["SCRIPT", "FLUSH"]);
+            server.command(&["FUNCTION", "FLUSH"]);
         }
         let mut answers: Vec<_> = store.renew(&batch).collect().await;
         answers.sort_by_key(|(index, _)| *index);

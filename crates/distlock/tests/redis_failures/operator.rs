@@ -11,8 +11,18 @@ use futures_util::future::join_all;
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_library_that_is_flushed_all_the_time_fails_no_call() {
+    flushed_all_the_time(RedisServer::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_are_flushed_all_the_time_fail_no_call() {
     let server = RedisServer::start();
+    server.deny_functions();
+    flushed_all_the_time(server).await;
+}
+
+async fn flushed_all_the_time(server: RedisServer) {
     let workers = (0..4).map(|n| {
         let locks = patient(&server.url(), 10_000);
         tokio::spawn(async move {
@@ -30,7 +40,10 @@ async fn scripts_that_are_flushed_all_the_time_fail_no_call() {
     let flushed = loop {
         tokio::select! {
             done = &mut workers => break done,
-            () = pass(ms(2)) => { server.command(&["SCRIPT", "FLUSH"]); }
+            () = pass(ms(2)) => {
+                server.command(&["FUNCTION", "FLUSH"]);
+                server.command(&["SCRIPT", "FLUSH"]);
+            }
         }
     };
     flushed.into_iter().for_each(|worker| worker.unwrap());

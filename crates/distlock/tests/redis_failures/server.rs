@@ -179,26 +179,36 @@ async fn a_server_that_is_loading_is_a_passing_fault() {
     drop(restarting.await.unwrap());
 }
 
-/// How often the server was asked for a script that it does not know.
-fn unknown_scripts(server: &RedisServer) -> u64 {
+/// How often the server refused a call, such as that of a function or script it does not know.
+fn refused_calls(server: &RedisServer) -> u64 {
     let told = server.command(&["INFO", "errorstats"]);
-    let line = told.lines().find_map(|line| line.strip_prefix("errorstat_NOSCRIPT:count="));
-    line.map_or(0, |count| count.parse().unwrap())
+    let counts = told.lines().filter_map(|line| line.strip_prefix("errorstat_")?.split_once('='));
+    counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum()
 }
 
-#[tokio::test]
-async fn the_first_renewal_on_a_fresh_server_takes_one_round_trip() {
-    let server = RedisServer::start();
+async fn first_renewal(server: RedisServer) {
     let store = Redis::open(&server.url()).unwrap();
     for weight in [CAPACITY_MAX, 1] {
         let claim = Claim::new(Key::new(format!("{weight}")).unwrap(), ClaimId::random().unwrap());
         let mut ask = Ask::new(claim, Label::new("owner", "me").unwrap(), TTL);
         (ask.weight, ask.capacity) = (weight, CAPACITY_MAX);
         store.acquire(&ask).await.unwrap();
-        let before = unknown_scripts(&server);
+        let before = refused_calls(&server);
         let batch = [Renewal::hold(ask.claim, TTL)];
         let (_, standing) = store.renew(&batch).next().await.unwrap();
         assert!(matches!(standing.unwrap(), Standing::Held { .. }));
-        assert_eq!(unknown_scripts(&server), before, "weight {weight}");
+        assert_eq!(refused_calls(&server), before, "weight {weight}");
     }
+}
+
+#[tokio::test]
+async fn the_first_renewal_on_a_fresh_server_takes_one_round_trip() {
+    first_renewal(RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn the_first_renewal_by_a_script_takes_one_round_trip() {
+    let server = RedisServer::start();
+    server.deny_functions();
+    first_renewal(server).await;
 }

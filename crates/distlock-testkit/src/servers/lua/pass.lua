@@ -27,13 +27,13 @@ local function outlives(key)
   return tonumber(last) <= now + redis.call('PTTL', key) + ROUNDED
 end
 
--- The unit is how many of it a millisecond has.
-local function older(text, line, unit)
+-- The eighth line of a record is the moment since when, in microseconds.
+local function older(text)
   local parts, at = {}, 0
   for part in string.gmatch(text .. '\n', '([^\n]*)\n') do
     at = at + 1
     local moment, mark = string.match(part, '^(%d+)(%+?)$')
-    parts[at] = at == line and string.format('%.0f', tonumber(moment) - while_ * unit) .. mark
+    parts[at] = at == 8 and moment and string.format('%.0f', tonumber(moment) - while_ * 1000) .. mark
       or part
   end
   return table.concat(parts, '\n')
@@ -63,11 +63,11 @@ for _, key in ipairs(keys) do
   elseif kind == 'hash' then
     for _, field in ipairs(redis.call('HKEYS', key)) do
       if string.sub(field, 1, 1) ~= '~' then
-        redis.call('HSET', key, field, older(redis.call('HGET', key, field), 9, 1))
+        redis.call('HSET', key, field, older(redis.call('HGET', key, field)))
       end
     end
   elseif kind == 'string' and string.match(redis.call('GET', key), '^%S+ %d+ .*\n') then
-    redis.call('SET', key, older(redis.call('GET', key), 8, 1000), 'KEEPTTL')
+    redis.call('SET', key, older(redis.call('GET', key)), 'KEEPTTL')
   end
   if left >= 0 and left <= while_ then
     redis.call('DEL', key)

@@ -12,14 +12,14 @@ type Answering<T> = Pin<Box<dyn Future<Output = Result<T, RedisError>> + Send>>;
 
 /// A connection of any kind that can be shared.
 #[derive(Clone)]
-pub(super) struct Given {
+pub(super) struct SharedConnection {
     send: Arc<dyn Fn(Cmd) -> Answering<Value> + Send + Sync>,
     send_all: Arc<dyn Fn(Pipeline) -> Answering<Vec<Value>> + Send + Sync>,
     /// No call is without a deadline, whatever the program has set.
     patience: Duration,
 }
 
-impl Given {
+impl SharedConnection {
     pub(super) fn new<C>(connection: C, patience: Duration) -> Self
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,

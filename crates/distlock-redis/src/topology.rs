@@ -1,13 +1,14 @@
-//! How the servers of one store stand together: what only Sentinel and Cluster can have amiss.
+//! ReleaseOptions the servers of one store stand together: what only Sentinel and Cluster can have amiss.
 
 use distlock_core::{Fault, Health};
 use redis::Value;
 
+use super::codec;
 use super::config::Topology;
-use super::dial::Node;
+use super::connection::Node;
+use super::connections::Connections;
 use super::health;
-use super::link::Link;
-use super::wire;
+use super::library;
 
 /// Every key is in one of so many slots.
 const SLOTS: u64 = 16_384;
@@ -19,25 +20,61 @@ const HELLO: &str = "__sentinel__:hello";
 const SENTINELS_MIN: u64 = 3;
 
 /// What all servers of a store say about themselves and about each other.
-pub(super) async fn probe(link: &Link) -> Result<Health, Fault> {
+pub(super) async fn probe(connections: &Connections) -> Result<Health, Fault> {
     let mut seen = Vec::new();
-    for node in &link.nodes().await? {
-        let info = link.run_at(node, "probe", &redis::cmd("INFO")).await?;
-        seen.push(health::of(&wire::as_str(&info)?));
+    for node in &connections.nodes().await? {
+        let info = connections.run_at(node, "probe", &redis::cmd("INFO")).await?;
+        seen.push(health::of(&codec::as_str(&info)?));
     }
     let mut health = health::whole(seen);
-    survey(link, &mut health).await;
+    health.warnings.extend(other_libraries(connections).await);
+    add_topology(connections, &mut health).await;
     Ok(health)
+}
+
+/// Libraries of other versions of distlock. They are there as long as clients of these versions may
+/// call them, which only an operator knows.
+async fn other_libraries(connections: &Connections) -> Vec<String> {
+    let mut cmd = redis::cmd("FUNCTION");
+    cmd.arg("LIST").arg("LIBRARYNAME").arg(format!("{}*", library::PREFIX));
+    // A user who may not know gets no advice.
+    let Ok(listed) = connections.run_at(&Node::Any, "list libraries", &cmd).await else {
+        return Vec::new();
+    };
+    let advice = |name: String| {
+        format!(
+            "the server has the library {name} of another version of distlock: when no client of \
+             that version is left, remove it with redis-cli FUNCTION DELETE {name}"
+        )
+    };
+    names_in(&listed)
+        .into_iter()
+        .filter(|name| library::is_other_version(name))
+        .map(advice)
+        .collect()
+}
+
+/// All texts in an answer that begin like the name of a library of ours, wherever they stand: the
+/// shape depends on the protocol.
+fn names_in(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(values) => values.iter().flat_map(names_in).collect(),
+        Value::Map(pairs) => pairs.iter().flat_map(|(_, value)| names_in(value)).collect(),
+        text => {
+            let name = codec::as_str(text).ok().filter(|text| library::is_name(text));
+            name.map(|name| vec![name.into_owned()]).unwrap_or_default()
+        }
+    }
 }
 
 /// Adds what the servers say about each other to what they say about themselves. All of it comes
 /// over the connection that is there: whoever is down costs no time.
-async fn survey(link: &Link, health: &mut Health) {
-    match &link.config().topology {
+async fn add_topology(connections: &Connections, health: &mut Health) {
+    match &connections.config().topology {
         Topology::Sentinel { sentinels, .. } => {
             let mut cmd = redis::cmd("PUBSUB");
             cmd.arg("NUMSUB").arg(HELLO);
-            let answer = link.run("count the Sentinels", &cmd).await;
+            let answer = connections.run("count the Sentinels", &cmd).await;
             // Who may not know cannot be told.
             let watching = answer.ok().and_then(|answer| listeners(&answer));
             watched(health, sentinels.len() as u64, watching);
@@ -46,8 +83,8 @@ async fn survey(link: &Link, health: &mut Health) {
             let ask = async |what: &str| {
                 let mut cmd = redis::cmd("CLUSTER");
                 let cmd = cmd.arg(what);
-                let answer = link.run_at(&Node::Any, "look at the cluster", cmd).await?;
-                wire::as_str(&answer).map(|text| text.to_string())
+                let answer = connections.run_at(&Node::Any, "look at the cluster", cmd).await?;
+                codec::as_str(&answer).map(|text| text.to_string())
             };
             match (ask("INFO").await, ask("NODES").await) {
                 (Ok(info), Ok(nodes)) => joined(health, &info, &nodes),
@@ -56,7 +93,7 @@ async fn survey(link: &Link, health: &mut Health) {
                 )),
             }
         }
-        Topology::Server(_) | Topology::Given(_) => {}
+        Topology::Server(_) | Topology::Shared(_) => {}
     }
 }
 

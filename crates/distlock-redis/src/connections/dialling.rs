@@ -1,4 +1,4 @@
-//! Making the connections of a link: one for each runtime, in a task of its own.
+//! Making the connections: one for each runtime, in a task of its own.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use distlock_core::{Fault, Push};
 use redis::{ConnectionAddr, PushInfo, PushKind, RedisError};
 use tokio::runtime::Handle;
 
-use super::super::dial::{Connection, dial, primary_now};
+use super::super::connection::{Connection, dial, primary_now};
 use super::super::faults::{dial_fault, is_denied};
 use super::super::prepare::{load, prepare};
-use super::super::pushed::{has_moved, read_push, unverified};
-use super::{Dialled, Dialling, Link, Live, RUNTIMES_MAX};
+use super::super::push::{has_moved, read_push, unverified};
+use super::{Connections, Dialled, Dialling, Live, RUNTIMES_MAX};
 use distlock_core::sync::lock;
 
-impl Link {
+impl Connections {
     /// The connection of the present runtime, if there is one.
     fn known(&self) -> Option<Live> {
         let runtime = Handle::current().id();
@@ -33,10 +33,10 @@ impl Link {
             return Ok(live);
         }
         // In a task of its own: a caller that is dropped or not polled holds up no other.
-        let link = self.me.upgrade().ok_or_else(|| Fault::transient(action, "closed"))?;
+        let all = self.me.upgrade().ok_or_else(|| Fault::transient(action, "closed"))?;
         let dialled = tokio::spawn(async move {
-            let dialled = tokio::time::timeout(link.patience(), link.dial_once(action)).await;
-            dialled.map_err(|_| no_connection(action, link.patience()))?
+            let dialled = tokio::time::timeout(all.patience(), all.dial_once(action)).await;
+            dialled.map_err(|_| no_connection(action, all.patience()))?
         });
         dialled.await.map_err(|ended| Fault::transient(action, ended))?
     }
@@ -115,7 +115,8 @@ impl Link {
             }
         };
         let (mut connection, primary) = self.dial_with(listener).await?;
-        let prepare = prepare(connection.clone(), self.counter.as_deref(), &self.seen);
+        let counter = self.counter.as_deref();
+        let prepare = prepare(connection.clone(), &self.library, counter, &self.seen);
         // Listening begins before anything is asked, so that no push can be missed.
         let subscribe = async {
             match self.channel.as_ref().filter(|_| listens) {
@@ -126,7 +127,7 @@ impl Link {
         let incarnation = if cluster {
             // No call waits for a node that is silent, unless it is for that node.
             subscribe.await?;
-            load(connection.clone());
+            load(connection.clone(), &self.library);
             None
         } else {
             tokio::try_join!(subscribe, prepare)?.1

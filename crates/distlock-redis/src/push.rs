@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use distlock_core::Push;
 use redis::{PushInfo, PushKind};
 
-use super::wire;
+use super::codec;
 
 /// Forgets the channels that are no longer listened to; true if one of them went with its slot.
 /// What a broken connection listened to is asked for anew: its node may have been replaced.
 pub(super) fn has_moved(info: &PushInfo, channels: &mut VecDeque<String>) -> bool {
     let before = channels.len();
-    match (&info.kind, info.data.first().map(wire::as_str)) {
+    match (&info.kind, info.data.first().map(codec::as_str)) {
         (PushKind::Disconnection, _) => channels.clear(),
         (PushKind::SUnsubscribe, Some(Ok(channel))) => {
             channels.retain(|known| **known != *channel);
@@ -35,9 +35,9 @@ pub(super) fn unverified(push: Push) -> Push {
 pub(super) fn read_push(info: &PushInfo, client: &str) -> Option<Push> {
     match (&info.kind, info.data.as_slice()) {
         (PushKind::Message | PushKind::SMessage, [channel, message])
-            if wire::as_str(channel).ok()?.ends_with(client) =>
+            if codec::as_str(channel).ok()?.ends_with(client) =>
         {
-            wire::push(&wire::as_str(message).ok()?)
+            codec::push(&codec::as_str(message).ok()?)
         }
         (PushKind::Disconnection, _) => Some(Push::Interrupted),
         _ => None,

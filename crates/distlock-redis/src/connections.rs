@@ -1,4 +1,4 @@
-//! The connection to the store: dialled when it is needed, given up when it fails.
+//! The connections of a client to its store: dialled when they are needed, given up when they fail.
 
 mod dialling;
 
@@ -13,29 +13,30 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::broadcast;
 
 use self::dialling::forget;
+use super::codec;
 use super::config::Config;
-use super::dial::{Connection, Node};
+use super::connection::{Connection, Node};
 use super::faults::{ends_connection, fault};
+use super::library::{Call, Library, is_missing};
 use super::prepare::Seen;
-use super::script::{Fill, Script, is_unknown};
-use super::wire;
+
 use distlock_core::sync::lock;
 
-/// How many pushes a listener may fall behind. What it misses, its next heartbeat tells.
+/// ReleaseOptions many pushes a listener may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
 
-/// How many channels of a cluster are listened to at once, one for each key waited for.
+/// ReleaseOptions many channels of a cluster are listened to at once, one for each key waited for.
 const CHANNELS_MAX: usize = 1024;
 
-/// How many calls in a row fail before the connection to a cluster is made anew.
+/// ReleaseOptions many calls in a row fail before the connection to a cluster is made anew.
 const FAILED_MAX: u32 = 4;
 
-/// How many runtimes have a connection at once. Beyond it the oldest connection is given up.
+/// ReleaseOptions many runtimes have a connection at once. Beyond it the oldest connection is given up.
 const RUNTIMES_MAX: usize = 16;
 
 /// The connections of a client: one for each runtime that calls. A connection is driven by a task
 /// of the runtime that made it, so no call depends on another runtime being polled.
-pub(super) struct Link {
+pub(super) struct Connections {
     config: Config,
     client: String,
     /// What is listened to from the start; on a cluster nothing is.
@@ -43,6 +44,7 @@ pub(super) struct Link {
     /// The fence counter, where all keys share one.
     counter: Option<String>,
     pub(super) seen: Arc<Seen>,
+    pub(super) library: Arc<Library>,
     current: Arc<Mutex<Vec<Live>>>,
     /// The runtime whose connection listens to pushes; any if none is chosen.
     listener: Mutex<Option<Id>>,
@@ -55,10 +57,10 @@ pub(super) struct Link {
     push_denied: AtomicBool,
     /// The channels of keys, the one asked for last at the end.
     channels: Arc<Mutex<VecDeque<String>>>,
-    /// How many calls in a row have failed.
+    /// ReleaseOptions many calls in a row have failed.
     failed: AtomicU32,
     epoch: Mutex<Epoch>,
-    /// How many connections were dialled.
+    /// ReleaseOptions many connections were dialled.
     dialled: AtomicU64,
 }
 
@@ -98,16 +100,16 @@ struct Live {
     primary: Option<ConnectionAddr>,
 }
 
-impl Link {
-    /// A link of the client of this id. Nothing is dialled yet.
+impl Connections {
+    /// The connections of the client of this id. Nothing is dialled yet.
     pub(super) fn new(
         config: Config,
         client: String,
         channel: Option<String>,
         counter: Option<String>,
     ) -> Arc<Self> {
-        let push_denied = AtomicBool::new(config.is_given());
-        if config.is_given() {
+        let push_denied = AtomicBool::new(config.is_shared());
+        if config.is_shared() {
             tracing::warn!(
                 "nothing is pushed over a shared connection: waiters look by themselves"
             );
@@ -118,6 +120,7 @@ impl Link {
             channel,
             counter,
             seen: Arc::default(),
+            library: Arc::default(),
             current: Arc::default(),
             listener: Mutex::default(),
             dialling: Mutex::default(),
@@ -175,7 +178,7 @@ impl Link {
         let _ = self.pushes.send(push);
     }
 
-    /// How long a call may take, with a connection to be made first.
+    /// ReleaseOptions long a call may take, with a connection to be made first.
     pub(super) fn patience(&self) -> Duration {
         2 * (self.config.connect_timeout + self.config.response_timeout)
     }
@@ -187,62 +190,65 @@ impl Link {
 
     /// True if others speak over the same connection.
     pub(super) fn is_shared(&self) -> bool {
-        self.config.is_given()
+        self.config.is_shared()
     }
 
-    /// Runs a script by its hash, or by its text if the server does not know the hash.
-    pub(super) async fn eval(
-        &self,
-        action: &'static str,
-        script: &Script,
-        fill: Fill<'_>,
-    ) -> Result<Value, Fault> {
-        self.try_eval(action, script, fill).await?.map_err(|error| fault(action, error))
+    /// Calls a verb of the library.
+    pub(super) async fn call(&self, action: &'static str, call: &Call) -> Result<Value, Fault> {
+        self.try_call(action, call).await?.map_err(|error| fault(action, error))
     }
 
     /// The same; the inner result is the server's answer.
-    pub(super) async fn try_eval(
+    pub(super) async fn try_call(
         &self,
         action: &'static str,
-        script: &Script,
-        fill: Fill<'_>,
+        call: &Call,
     ) -> Result<Result<Value, RedisError>, Fault> {
-        let answer = self.send(action, &script.by_hash(fill)).await?;
-        if is_unknown(&answer) {
-            let text = script.by_text(fill);
-            return Box::pin(self.send(action, &text)).await;
+        let mut live = self.live(action).await?;
+        let answer = self.send_over(&mut live, &self.library.command(call)).await;
+        if is_missing(&answer) {
+            let again = Box::pin(self.call_again(action, &[call])).await?;
+            return Ok(again.into_iter().next().unwrap_or(answer));
         }
         Ok(answer)
     }
 
-    /// Runs a script once for each part, all of them in one message.
-    pub(super) async fn eval_each<T: Sync>(
+    /// Calls verbs, all of them in one message.
+    pub(super) async fn call_each(
         &self,
         action: &'static str,
-        script: &Script,
-        parts: &[T],
-        fill: &(dyn Fn(&T, &mut Cmd) + Send + Sync),
+        calls: &[Call],
     ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
-        let by_hash = |part: &T| script.by_hash(&|cmd: &mut Cmd| fill(part, cmd));
-        let mut cmds = Pipeline::with_capacity(parts.len());
-        for part in parts {
-            cmds.add_command(by_hash(part));
+        if let [call] = calls {
+            return Ok(vec![self.try_call(action, call).await?]);
         }
-        let mut answers = self.send_all(action, &cmds).await?;
-        let unknown: Vec<_> = (0..answers.len()).filter(|at| is_unknown(&answers[*at])).collect();
-        if let Some((first, others)) = unknown.split_first() {
-            // The first brings the text, so that the server knows the script when the others come.
-            let mut cmds = Pipeline::with_capacity(unknown.len());
-            cmds.add_command(script.by_text(&|cmd: &mut Cmd| fill(&parts[*first], cmd)));
-            for at in others {
-                cmds.add_command(by_hash(&parts[*at]));
-            }
-            let again = Box::pin(self.send_all(action, &cmds)).await?;
-            for (at, answer) in unknown.into_iter().zip(again) {
+        let mut live = self.live(action).await?;
+        let mut cmds = Pipeline::with_capacity(calls.len());
+        for call in calls {
+            cmds.add_command(self.library.command(call));
+        }
+        let answers = live.connection.send_all(&cmds).await;
+        let mut answers = self.check(action, live.serial, calls.len(), answers)?;
+        let missing: Vec<_> = (0..answers.len()).filter(|at| is_missing(&answers[*at])).collect();
+        if !missing.is_empty() {
+            let calls: Vec<_> = missing.iter().map(|at| &calls[*at]).collect();
+            let again = Box::pin(self.call_again(action, &calls)).await?;
+            for (at, answer) in missing.into_iter().zip(again) {
                 answers[at] = answer;
             }
         }
         Ok(answers)
+    }
+
+    /// Calls once more what the server did not know.
+    async fn call_again(
+        &self,
+        action: &'static str,
+        calls: &[&Call],
+    ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
+        let mut live = self.live(action).await?;
+        let answers = self.library.call_again(&mut live.connection, calls).await;
+        self.check(action, live.serial, calls.len(), answers)
     }
 
     /// Sends one command.
@@ -258,7 +264,7 @@ impl Link {
         let mut cmd = redis::cmd("CLUSTER");
         cmd.arg("NODES");
         let answer = self.run_at(&Node::Any, "look at the cluster", &cmd).await?;
-        let mut nodes = Node::primaries(&wire::as_str(&answer)?);
+        let mut nodes = Node::primaries(&codec::as_str(&answer)?);
         nodes.sort();
         Ok(nodes)
     }
@@ -302,35 +308,39 @@ impl Link {
         cmd: &Cmd,
     ) -> Result<Result<Value, RedisError>, Fault> {
         let mut live = self.live(action).await?;
+        Ok(self.send_over(&mut live, cmd).await)
+    }
+
+    async fn send_over(&self, live: &mut Live, cmd: &Cmd) -> Result<Value, RedisError> {
         let answer = live.connection.send(cmd).await;
         match &answer {
             Err(error) if ends_connection(error) => self.give_up(live.serial),
             _ => self.failed.store(0, Ordering::Relaxed),
         }
-        Ok(answer)
+        answer
     }
 
-    /// The same for many commands in one message.
-    async fn send_all(
+    /// Checks the answers to one message. A connection that has become doubtful is given up.
+    fn check(
         &self,
         action: &'static str,
-        cmds: &Pipeline,
+        serial: u64,
+        expected: usize,
+        answers: Result<Vec<Result<Value, RedisError>>, RedisError>,
     ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
-        let mut live = self.live(action).await?;
-        let answers = live.connection.send_all(cmds).await;
         let doubtful = match &answers {
             Err(error) => ends_connection(error),
             Ok(all) => all.iter().any(|answer| answer.as_ref().is_err_and(ends_connection)),
         };
         if doubtful {
-            self.give_up(live.serial);
+            self.give_up(serial);
         } else {
             self.failed.store(0, Ordering::Relaxed);
         }
         let answers = answers.map_err(|error| fault(action, error))?;
-        if answers.len() != cmds.len() {
+        if answers.len() != expected {
             self.distrust();
-            return Err(wire::garbled(&Value::Nil));
+            return Err(codec::garbled(&Value::Nil));
         }
         Ok(answers)
     }
@@ -352,8 +362,8 @@ impl Link {
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for Connections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Connections").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -12,9 +12,9 @@ use redis::{
 
 use super::config::{Config, Topology, is_tls, tcp};
 use super::faults::unless_of_a_cluster;
-use super::given::Given;
+use super::shared_connection::SharedConnection;
 
-/// How often the client crate follows a redirection by itself. Every script is idempotent by claim,
+/// ReleaseOptions often the client crate follows a redirection by itself. Every script is idempotent by claim,
 /// so its retries do no harm.
 const REDIRECTIONS: u32 = 5;
 
@@ -23,10 +23,14 @@ const REDIRECTIONS: u32 = 5;
 pub(super) enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
-    Given(Given),
+    Shared(SharedConnection),
 }
 
 impl Connection {
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     pub(super) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
         match self {
             Self::Server(connection) => {
@@ -37,7 +41,7 @@ impl Connection {
             Self::Cluster(connection) => {
                 connection.req_packed_command(cmd).await.and_then(Value::extract_error)
             }
-            Self::Given(connection) => connection.send(cmd).await.and_then(Value::extract_error),
+            Self::Shared(connection) => connection.send(cmd).await.and_then(Value::extract_error),
         }
     }
 
@@ -49,9 +53,10 @@ impl Connection {
         let answers = match self {
             Self::Server(connection) => connection.req_packed_commands(cmds, 0, cmds.len()).await,
             Self::Cluster(connection) => connection.req_packed_commands(cmds, 0, cmds.len()).await,
-            Self::Given(connection) => connection.send_all(cmds).await,
+            Self::Shared(connection) => connection.send_all(cmds).await,
         };
-        Ok(answers?.into_iter().map(Value::extract_error).collect())
+        let read = |answer: Value| answer.extract_error().map_err(unless_of_a_cluster);
+        Ok(answers?.into_iter().map(read).collect())
     }
 
     /// Sends a command to one node of a cluster. Any means a primary: a replica may be cut off or
@@ -90,7 +95,7 @@ impl Connection {
             Self::Server(connection) => connection.subscribe(channel).await,
             Self::Cluster(connection) => connection.ssubscribe(channel).await,
             // What is pushed over it goes to the program, so nobody asks for it.
-            Self::Given(_) => Ok(()),
+            Self::Shared(_) => Ok(()),
         }
     }
 
@@ -99,7 +104,7 @@ impl Connection {
         match self {
             Self::Server(connection) => connection.unsubscribe(channel).await,
             Self::Cluster(connection) => connection.sunsubscribe(channel).await,
-            Self::Given(_) => Ok(()),
+            Self::Shared(_) => Ok(()),
         }
     }
 }
@@ -154,7 +159,7 @@ pub(super) async fn dial(
         Topology::Server(info) => {
             redis::Client::build_with_tls(info.clone(), certificates(config)?)?
         }
-        Topology::Given(given) => return Ok((Connection::Given(given.clone()), None)),
+        Topology::Shared(shared) => return Ok((Connection::Shared(shared.clone()), None)),
         Topology::Sentinel { sentinels, primary, login } => {
             primary_of(config, sentinels.clone(), primary, login).await?
         }

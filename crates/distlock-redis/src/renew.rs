@@ -1,19 +1,20 @@
-//! Renewals of what is held: many holds in a call, each by its main key alone.
+//! Renewals: of what is held: many holds in a call, each by its main key alone.
 
 use distlock_core::{Fault, Renewal, Standing};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
-use redis::{Cmd, Value};
+use redis::Value;
 
+use super::codec::{Hex, Maybe, millis};
 use super::faults::fault;
-use super::script::RENEW;
-use super::{Inner, PushBy, wire};
+use super::library::{Call, Verb, Words};
+use super::{Inner, codec};
 
-/// How many holds one script renews. The server does nothing else meanwhile.
+/// ReleaseOptions many holds one call renews. The server does nothing else meanwhile.
 const HOLDS_MAX: usize = 16;
 
-/// How many holds go out in one message, as so many scripts as it takes: the server turns to others
+/// ReleaseOptions many holds go out in one message, as so many calls as it takes: the server turns to others
 /// between them, and fewer messages wake each side less often.
 const MESSAGE_MAX: usize = 64 * HOLDS_MAX;
 
@@ -21,23 +22,23 @@ type Hold<'a> = (usize, &'a Renewal);
 type Told = (usize, Result<Standing, Fault>);
 
 /// True for the renewal of a hold and nothing more.
-pub(super) fn is_plain(renewal: &Renewal) -> bool {
+pub(super) fn is_hold(renewal: &Renewal) -> bool {
     renewal.ticket.is_none() && renewal.weight.is_none() && renewal.fence_floor.is_none()
 }
 
 impl Inner {
     /// Renews all of them: first those that hold exclusively, and whoever does not by itself.
-    pub(super) fn keep<'a>(
+    pub(super) fn renew_all<'a>(
         &'a self,
         mut holds: Vec<Hold<'a>>,
     ) -> impl Stream<Item = Told> + use<'a> {
         // On a cluster each main key lies in a slot of its own.
-        let most = if self.push == PushBy::Key { 1 } else { MESSAGE_MAX };
-        // What one script renews gets the same span.
+        let most = if self.namespace.is_on_cluster() { 1 } else { MESSAGE_MAX };
+        // What one call renews gets the same span.
         holds.sort_by_key(|(_, renewal)| renewal.span);
         let calls = holds.chunks(most).map(|chunk| self.renew_holds(chunk.to_vec()));
         let under_way = (calls.collect::<FuturesUnordered<_>>(), FuturesUnordered::new());
-        let ask = move |(index, one)| async move { (index, self.stand(one).await) };
+        let ask = move |(index, one)| async move { (index, self.renew_one(one).await) };
         // Answers come by the call, and go on one by one without another look at the rest.
         let told = stream::unfold(under_way, move |(mut calls, mut asks)| async move {
             loop {
@@ -61,8 +62,15 @@ impl Inner {
         let (mut told, mut left) = (Vec::with_capacity(holds.len()), Vec::new());
         let alike = holds.chunk_by(|(_, a), (_, b)| a.span == b.span);
         let parts: Vec<_> = alike.flat_map(|alike| alike.chunks(HOLDS_MAX)).collect();
-        let answers = self.renew_parts(&parts).await;
+        let calls: Vec<_> = parts.iter().map(|part| self.call_for(part)).collect();
+        let answers = match self.connections.call_each("renew", &calls).await {
+            Ok(answers) => answers,
+            Err(fault) => {
+                return (holds.iter().map(|(at, _)| (*at, Err(fault.clone()))).collect(), left);
+            }
+        };
         for (part, answer) in parts.into_iter().zip(answers) {
+            let answer = answer.map_err(|error| fault("renew", error));
             match answer.and_then(|value| self.fences_of(part, &value)) {
                 Err(fault) => told.extend(part.iter().map(|(at, _)| (*at, Err(fault.clone())))),
                 Ok(fences) => {
@@ -78,30 +86,41 @@ impl Inner {
         (told, left)
     }
 
-    /// The answer to each part.
-    async fn renew_parts(&self, parts: &[&[Hold<'_>]]) -> Vec<Result<Value, Fault>> {
-        let fill = |part: &&[Hold<'_>], cmd: &mut Cmd| self.add_part(part, cmd);
-        if let [part] = parts {
-            return vec![self.link.eval("renew", &RENEW, &|cmd| fill(part, cmd)).await];
+    fn call_for(&self, part: &[Hold<'_>]) -> Call {
+        let (mut keys, mut args) = (Words::default(), Words::default());
+        args.push(millis(part.first().map(|(_, first)| first.span).unwrap_or_default()));
+        for (_, renewal) in part {
+            self.namespace.push_main(&mut keys, &renewal.claim.key);
+            args.push(Hex(renewal.claim.id));
         }
-        match self.link.eval_each("renew", &RENEW, parts, &fill).await {
-            Ok(answers) => answers.into_iter().map(|a| a.map_err(|e| fault("renew", e))).collect(),
-            Err(fault) => vec![Err(fault); parts.len()],
-        }
-    }
-
-    fn add_part(&self, part: &[Hold<'_>], cmd: &mut Cmd) {
-        let Some((_, first)) = part.first() else { return };
-        cmd.arg(part.len());
-        let keys = part.iter().map(|(_, renewal)| &renewal.claim.key);
-        self.namespace.for_each_main(keys, |main| {
-            cmd.arg(main);
-        });
-        wire::add_holds(cmd, first.span, part.iter().map(|(_, renewal)| renewal.claim.id));
+        Call { verb: Verb::Renew, keys, args }
     }
 
     fn fences_of(&self, part: &[Hold<'_>], value: &Value) -> Result<Vec<Option<u64>>, Fault> {
         let Some((_, first)) = part.first() else { return Ok(Vec::new()) };
-        self.read(wire::fences(first.claim.id, part.len(), value))
+        self.read(codec::fences(first.claim.id, part.len(), value))
+    }
+
+    /// Renews one claim, whether it holds or waits.
+    pub(super) async fn renew_one(&self, renewal: &Renewal) -> Result<Standing, Fault> {
+        let standing = self.renew_once(renewal).await?;
+        let waits = matches!(standing, Standing::Waiting(_));
+        // A push that came before the client listened to the channel of the key is asked for.
+        if waits && self.listen_to(&renewal.claim.key).await? {
+            return self.renew_once(renewal).await;
+        }
+        Ok(standing)
+    }
+
+    async fn renew_once(&self, renewal: &Renewal) -> Result<Standing, Fault> {
+        let mut args = Words::default();
+        args.push(Hex(renewal.claim.id)).push(&self.client).push(millis(renewal.span));
+        args.push(Maybe(renewal.weight)).push(Maybe(renewal.fence_floor)).trim();
+        let keys = self.namespace.keys(&renewal.claim.key);
+        let call = Call { verb: Verb::RenewOne, keys, args };
+        let value = self.connections.call("renew", &call).await?;
+        let standing = self.read(codec::standing(renewal.claim.id, &value))?;
+        self.connections.seen.note_standing(&standing);
+        Ok(standing)
     }
 }
