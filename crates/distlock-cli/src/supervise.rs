@@ -125,7 +125,7 @@ impl<'a> Run<'a> {
     /// Does what the lease and the clock demand; returns when to look again.
     fn look(&mut self) -> Duration {
         loop {
-            let left = self.held.as_ref().map_or(Duration::MAX, |held| held.remaining());
+            let left = self.held.as_ref().map_or(Duration::MAX, HeldLock::remaining);
             match self.stop.look(BootClock.now(), left) {
                 StopAction::Look(pause) => return pause,
                 StopAction::Term(why, grace) => {
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
 
     /// Why the lock is lost, or is going to be.
     fn loss(&self) -> String {
-        let loss = self.held.as_ref().and_then(|held| held.loss());
+        let loss = self.held.as_ref().and_then(HeldLock::loss);
         loss.map_or_else(
             || "the lease could not be renewed and is about to end".into(),
             |reason| reason.to_string(),

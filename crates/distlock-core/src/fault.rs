@@ -95,6 +95,16 @@ impl Fault {
         })
     }
 
+    /// The same fault of another call, which failed for the same reason: where calls share one
+    /// message to the store, they share its fate.
+    #[must_use]
+    pub fn during(mut self, action: &'static str) -> Self {
+        if self.kind != FaultKind::Unsupported {
+            self.action = action;
+        }
+        self
+    }
+
     /// The same fault, which says what to do next.
     #[must_use]
     pub fn advise(self, advice: impl Into<Cow<'static, str>>) -> Self {

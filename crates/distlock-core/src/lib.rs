@@ -22,6 +22,7 @@ pub mod law;
 mod many;
 mod note;
 mod printable;
+pub mod rows;
 mod snapshot;
 #[doc(hidden)]
 pub mod sync;

@@ -1,53 +1,60 @@
-//! The values in the columns of rows.
+//! The rows of the file as the core knows them.
 
-use distlock_core::law::Attempts;
-use distlock_core::{Label, Moment, Order};
-use rusqlite::types::Type;
+use std::borrow::Cow;
+
+use distlock_core::rows::{BadRow, HolderRow, WaiterRow};
+use rusqlite::types::{FromSqlResult, Type, ValueRef};
 use rusqlite::{Error, Result, Row};
 
-const ORDERS: [(Order, &str); 3] = [
-    (Order::Fifo, "fifo"),
-    (Order::PreferWriters, "prefer-writers"),
-    (Order::PreferReaders, "prefer-readers"),
-];
+pub(super) use distlock_core::rows::{as_column as as_sql, as_count, as_number};
 
-pub(super) fn order_name(order: Order) -> &'static str {
-    ORDERS.iter().find(|(one, _)| *one == order).map_or("fifo", |(_, name)| name)
+use distlock_core::Moment;
+
+/// The columns of a holder, as all statements that read one name them.
+pub(super) fn holder<'a>(row: &'a Row<'_>) -> Result<HolderRow<'a>> {
+    Ok(HolderRow {
+        claim: bytes(row, 0)?,
+        queueing: text(row, 1)?,
+        client: bytes(row, 2)?,
+        owner: text(row, 3)?,
+        reason: optional_text(row, 4)?,
+        weight: row.get(5)?,
+        capacity: row.get(6)?,
+        readers: optional_text(row, 7)?,
+        reentry: optional_bytes(row, 8)?,
+        fence: row.get(9)?,
+        since_us: row.get(10)?,
+        until_us: row.get(11)?,
+        kept: row.get(12)?,
+        attempts: optional_bytes(row, 13)?.map(Cow::Borrowed),
+    })
 }
 
-pub(super) fn order(row: &Row<'_>, column: usize) -> Result<Order> {
-    let name: &str = row.get_ref(column)?.as_str()?;
-    let found = ORDERS.iter().find(|(_, known)| *known == name);
-    found.map(|(order, _)| *order).ok_or_else(|| nonsense(column, "an unknown order"))
+/// The columns of a waiter, as all statements that read one name them.
+pub(super) fn waiter<'a>(row: &'a Row<'_>) -> Result<WaiterRow<'a>> {
+    let (weight, capacity) = (row.get(6)?, row.get(7)?);
+    Ok(WaiterRow {
+        exclusive: weight == capacity,
+        ticket: row.get(0)?,
+        claim: bytes(row, 1)?,
+        queueing: text(row, 2)?,
+        client: bytes(row, 3)?,
+        owner: text(row, 4)?,
+        reason: optional_text(row, 5)?,
+        weight,
+        capacity,
+        readers: optional_text(row, 8)?,
+        reentry: optional_bytes(row, 9)?,
+        fence_floor: row.get(10)?,
+        since_us: row.get(11)?,
+        attempts: optional_bytes(row, 12)?.map(Cow::Borrowed),
+        ttl_us: row.get(13)?,
+    })
 }
 
-pub(super) fn label(row: &Row<'_>, column: usize) -> Result<Option<Label>> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        None => Ok(None),
-        Some(text) => Label::new("label", text).map(Some).map_err(|error| nonsense(column, error)),
-    }
-}
-
-pub(super) fn required_label(row: &Row<'_>, column: usize) -> Result<Label> {
-    label(row, column)?.ok_or_else(|| nonsense(column, "no label"))
-}
-
-pub(super) fn attempts(row: &Row<'_>, column: usize) -> Result<Attempts> {
-    match row.get_ref(column)?.as_blob_or_null()? {
-        None => Ok(Attempts::default()),
-        Some(bytes) => {
-            Attempts::from_bytes(bytes).ok_or_else(|| nonsense(column, "half an attempt"))
-        }
-    }
-}
-
-/// NULL where there are none, as for most claims.
-pub(super) fn attempts_cell(attempts: &Attempts) -> Option<Vec<u8>> {
-    (!attempts.is_empty()).then(|| attempts.to_bytes())
-}
-
-fn nonsense(column: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::FromSqlConversionFailure(column, Type::Text, why.into())
+/// A row that distlock did not write, as an error of the client crate.
+pub(super) fn bad_row(bad: BadRow) -> Error {
+    Error::FromSqlConversionFailure(0, Type::Text, bad.into())
 }
 
 pub(super) fn moment(row: &Row<'_>, column: usize) -> Result<Moment> {
@@ -55,14 +62,29 @@ pub(super) fn moment(row: &Row<'_>, column: usize) -> Result<Moment> {
 }
 
 pub(super) fn number(row: &Row<'_>, column: usize) -> Result<u64> {
-    row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or(0))
+    row.get(column).map(as_number)
 }
 
-pub(super) fn as_count(number: i64) -> usize {
-    usize::try_from(number).unwrap_or(0)
+fn read<'a, T>(
+    row: &'a Row<'_>,
+    column: usize,
+    read: impl FnOnce(ValueRef<'a>) -> FromSqlResult<T>,
+) -> Result<T> {
+    Ok(read(row.get_ref(column)?)?)
 }
 
-/// A number as SQLite can store it. What is larger is the end of time anyway.
-pub(super) fn as_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str> {
+    read(row, column, |value| value.as_str())
+}
+
+fn optional_text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>> {
+    read(row, column, |value| value.as_str_or_null())
+}
+
+fn bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8]> {
+    read(row, column, |value| value.as_blob())
+}
+
+fn optional_bytes<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a [u8]>> {
+    read(row, column, |value| value.as_blob_or_null())
 }

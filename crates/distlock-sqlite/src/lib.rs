@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::law::{Record, Step, acquire_all};
+use distlock_core::rows::VerbSubject;
 use distlock_core::{
     AcquireMany, Answer, Ask, Backend, Capabilities, Clock, Cursor, Extensions, Fault, Health,
     Invalid, Key, ManyAnswer, Page, Pending, Push, Reconnecting, ReleaseOptions, ReleaseOutcome,
@@ -33,7 +34,6 @@ use tokio::sync::broadcast;
 use self::boot::Boot;
 use self::config::SqliteConfig;
 use self::job::Access;
-use self::load::VerbSubject;
 use self::session::StoreSession;
 use self::store::SqliteStore;
 
@@ -112,7 +112,7 @@ impl Backend for Sqlite {
         }
         let (client, ask) = (self.store.client(), ask.clone());
         Box::pin(self.store.run_short("acquire", move |session| {
-            let about = VerbSubject::new(ask.claim.id, ask.attempt);
+            let about = VerbSubject::claim_in(ask.claim.id, ask.attempt);
             session.decide(&ask.claim.key, client, about, |record, now| {
                 record.acquire(&ask, client, now)
             })
@@ -141,13 +141,7 @@ impl Backend for Sqlite {
     ) -> Pending<'a, ReleaseOutcome> {
         let (client, target) = (self.store.client(), target.clone());
         Box::pin(self.store.run_short("release", move |session| {
-            let about = match &target {
-                Target::Claim(claim) => VerbSubject::Claim(claim.id),
-                Target::Attempt { claim, attempt } => VerbSubject::Attempt(claim.id, *attempt),
-                Target::Fence { fence, .. } => VerbSubject::Fence(*fence),
-                _ => return Err(rusqlite::Error::InvalidQuery),
-            };
-            session.decide(target.key(), client, about, |record, now| {
+            session.decide(target.key(), client, VerbSubject::target(&target), |record, now| {
                 record.release(&target, how, now)
             })
         }))

@@ -1,10 +1,11 @@
 //! Writing a record to its rows: no more of it than a verb changed.
 
 use distlock_core::law::{Changes, HeldClaim, WaitingClaim};
-use distlock_core::{ClaimId, Key, Label, Moment, ReentryId, Ticket};
+use distlock_core::rows::{HolderRow, WaiterRow};
+use distlock_core::{ClaimId, Key, Moment, Ticket};
 use rusqlite::{Connection, Params, Result, params};
 
-use super::cells::{as_sql, attempts_cell, order_name};
+use super::cells::as_sql;
 
 /// Ends a hold.
 pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
@@ -45,48 +46,50 @@ impl PartsWriter<'_> {
         let Some(held) = held else {
             return self.run(DROP_HOLDER, params![self.key, id.as_bytes()]);
         };
+        let row = HolderRow::of(&id, held);
         let params = params![
             self.key,
-            id.as_bytes(),
-            order_name(held.order),
-            held.client.as_bytes(),
-            held.owner.as_str(),
-            held.reason.as_ref().map(Label::as_str),
-            held.weight,
-            held.capacity,
-            held.group.as_ref().map(Label::as_str),
-            held.reentry.as_ref().map(ReentryId::as_bytes),
-            as_sql(held.fence),
-            as_sql(held.since.as_micros()),
-            as_sql(held.until.as_micros()),
-            held.kept,
-            attempts_cell(&held.attempts),
+            row.claim,
+            row.queueing,
+            row.client,
+            row.owner,
+            row.reason,
+            row.weight,
+            row.capacity,
+            row.readers,
+            row.reentry,
+            row.fence,
+            row.since_us,
+            row.until_us,
+            row.kept,
+            row.attempts,
         ];
         self.run(include_str!("../sql/put_holder.sql"), params)
     }
 
     fn waiter(&self, ticket: Ticket, place: Option<&WaitingClaim>) -> Result<()> {
-        let Some(WaitingClaim { ask, client, since, attempts }) = place else {
+        let Some(place) = place else {
             let gone = include_str!("../sql/drop_waiter.sql");
             return self.run(gone, params![self.key, as_sql(ticket)]);
         };
+        let row = WaiterRow::of(ticket, place);
         let params = params![
             self.key,
-            ask.is_exclusive(),
-            as_sql(ticket),
-            ask.claim.id.as_bytes(),
-            order_name(ask.order),
-            client.as_bytes(),
-            ask.owner.as_str(),
-            ask.reason.as_ref().map(Label::as_str),
-            ask.weight,
-            ask.capacity,
-            ask.group.as_ref().map(Label::as_str),
-            ask.reentry.as_ref().map(ReentryId::as_bytes),
-            ask.fence_floor.map(as_sql),
-            as_sql(since.as_micros()),
-            attempts_cell(attempts),
-            i64::try_from(ask.ttl.as_micros()).unwrap_or(i64::MAX),
+            row.exclusive,
+            row.ticket,
+            row.claim,
+            row.queueing,
+            row.client,
+            row.owner,
+            row.reason,
+            row.weight,
+            row.capacity,
+            row.readers,
+            row.reentry,
+            row.fence_floor,
+            row.since_us,
+            row.attempts,
+            row.ttl_us,
         ];
         self.run(include_str!("../sql/put_waiter.sql"), params)
     }

@@ -1,12 +1,12 @@
 //! One transaction, seen from inside: records by key, and the law on them.
 
 use distlock_core::law::{AddressedPush, Now, Parts, Record};
+use distlock_core::rows::{Extent, VerbSubject};
 use distlock_core::{ClientId, FENCE_MAX, Key, Snapshot};
 use rusqlite::{Connection, OptionalExtension, Result};
 
 use super::cells::as_sql;
-use super::load::{self, Extent, VerbSubject};
-use super::save;
+use super::{load, save};
 
 /// How far ahead of what was given out the ceiling of fences is put: an hour of a clock that counts
 /// microseconds.

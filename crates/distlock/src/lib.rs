@@ -44,7 +44,7 @@ pub use hold_records::{HoldRecord, HoldRecordState};
 pub use keeper::hold_state::HoldEnd;
 pub use lease::{Lease, Leases, QueueOutcome};
 pub use locks::Locks;
-pub use many_guard::MultiGuard;
+pub use many_guard::{MultiGuard, ReleasedKeys};
 pub use many_keys::MultiLock;
 pub use mutex::Mutex;
 #[cfg(feature = "metrics")]

@@ -7,6 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Error, Guard, HoldEnd, Key, LossReason};
 
+/// Of each key how its hold ended, or why that is not known.
+pub type ReleasedKeys = Vec<(Key, Result<HoldEnd, Error>)>;
+
 /// Several keys that are held: each is renewed until all are released or dropped.
 ///
 /// They are one lock as far as loss goes: when one of them is lost, the whole is
@@ -159,7 +162,7 @@ impl MultiGuard {
     /// # Ok(()) }
     /// ```
     #[must_use = "each key says whether it was held until now"]
-    pub async fn release(self) -> Vec<(Key, Result<HoldEnd, Error>)> {
+    pub async fn release(self) -> ReleasedKeys {
         release_all(self.guards).await
     }
 
@@ -178,7 +181,7 @@ impl MultiGuard {
 }
 
 /// Releases all at once. What a store can take in one call goes out in one.
-pub(crate) async fn release_all(guards: Vec<Guard>) -> Vec<(Key, Result<HoldEnd, Error>)> {
+pub(crate) async fn release_all(guards: Vec<Guard>) -> ReleasedKeys {
     join_all(guards.into_iter().map(async |guard| {
         let key = guard.key().clone();
         (key, guard.release().await)

@@ -47,13 +47,14 @@ fn open_plain(url: &str) -> Result<Opened, Invalid> {
         "sqlite" => sqlite(url),
         "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "rediss-sentinel"
         | "redis-cluster" | "rediss-cluster" => redis(url),
+        "postgres" | "postgresql" => postgres(url),
         "quorum" => quorum(url),
         _ => Err(Invalid::new(
             "URL scheme",
             scheme,
             "is unknown; known are memory:, sqlite:, redis://, rediss://, redis+unix://, \
-             redis-sentinel://, rediss-sentinel://, redis-cluster://, rediss-cluster:// and \
-             quorum:?node=..",
+             redis-sentinel://, rediss-sentinel://, redis-cluster://, rediss-cluster://, \
+             postgres:// and quorum:?node=..",
         )),
     }
 }
@@ -137,6 +138,17 @@ fn redis(_: &str) -> Result<Opened, Invalid> {
     Err(Invalid::new("URL scheme", "redis", why))
 }
 
+#[cfg(feature = "postgres")]
+fn postgres(url: &str) -> Result<Opened, Invalid> {
+    Ok(Opened::both(Arc::new(crate::backends::Postgres::open(url)?)))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_: &str) -> Result<Opened, Invalid> {
+    let why = "needs the feature `postgres` of the crate distlock, which is off";
+    Err(Invalid::new("URL scheme", "postgres", why))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +167,12 @@ mod tests {
             let refused = open("sqlite:/x.db").map(|_| ()).unwrap_err();
             assert_eq!(refused.what, "URL scheme");
             assert!(refused.to_string().contains("feature `sqlite`"), "{refused}");
+        }
+        #[cfg(not(feature = "postgres"))]
+        {
+            let refused = open("postgres://h/").map(|_| ()).unwrap_err();
+            assert_eq!(refused.what, "URL scheme");
+            assert!(refused.to_string().contains("feature `postgres`"), "{refused}");
         }
         // What needs no feature is there, and an unknown scheme has an error of its own.
         assert!(open("memory:").is_ok());

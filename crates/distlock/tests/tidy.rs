@@ -14,10 +14,11 @@ struct Source {
 }
 
 /// The crates of the drivers.
-const DRIVERS: [&str; 3] = ["distlock-redis", "distlock-sqlite", "distlock-quorum"];
+const DRIVERS: [&str; 4] =
+    ["distlock-redis", "distlock-sqlite", "distlock-postgres", "distlock-quorum"];
 
 /// The crates that a program with locks contains, but for the core.
-const LIBRARY: [&str; 4] = ["distlock", DRIVERS[0], DRIVERS[1], DRIVERS[2]];
+const LIBRARY: [&str; 5] = ["distlock", DRIVERS[0], DRIVERS[1], DRIVERS[2], DRIVERS[3]];
 
 /// The lines of a manifest that name what a crate depends on, but for its tests.
 fn dependencies(krate: &str) -> Vec<String> {
@@ -86,7 +87,8 @@ fn only_the_keeper_and_the_io_of_drivers_spawn() {
     // A file has threads of its own, so that no runtime waits for a disk; batches belong to no
     // caller; late calls of a quorum are seen through by a task of its own. A confirmation goes on
     // without its caller, and no call waits until all nodes of a cluster know the library.
-    // What several callers wait for is the work of a task, and connections are made by one.
+    // What several callers wait for is the work of a task, and connections are made by one. A
+    // client of PostgreSQL has a thread of its own, on which all of its calls are tasks.
     let files = [
         "distlock-redis/src/batch.rs",
         "distlock-redis/src/confirm.rs",
@@ -94,6 +96,13 @@ fn only_the_keeper_and_the_io_of_drivers_spawn() {
         "distlock-redis/src/prepare.rs",
         "distlock-sqlite/src/worker.rs",
         "distlock-sqlite/src/wake.rs",
+        "distlock-postgres/src/connection.rs",
+        "distlock-postgres/src/home.rs",
+        "distlock-postgres/src/lib.rs",
+        "distlock-postgres/src/listener.rs",
+        "distlock-postgres/src/notifier.rs",
+        "distlock-postgres/src/shared.rs",
+        "distlock-postgres/src/tidy.rs",
         "distlock-quorum/src/shared_work.rs",
         "distlock-quorum/src/late_calls.rs",
         "keeper/home.rs",

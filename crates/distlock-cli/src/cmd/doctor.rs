@@ -123,11 +123,24 @@ async fn examine(locks: &Locks, url: &str) -> Vec<Finding> {
     findings
 }
 
+/// What to do about grants that are not pushed.
+fn push_cure(url: &str) -> &'static str {
+    if url.starts_with("postgres") {
+        return "a pooler has no sessions to listen in; name the server itself with listen=URL";
+    }
+    "allow the user to subscribe and publish, +subscribe +publish +ssubscribe +spublish and the \
+     channels"
+}
+
 /// What to do about an error on the way to the store.
 fn cure(error: &Error, url: &str) -> &'static str {
     let scheme = url.split_once(':').map_or(url, |(scheme, _)| scheme);
     match (exit::code_of(error), scheme) {
         (exit::NOT_AUTHORISED, "sqlite") => "let this user read and write the file and its folder",
+        (exit::NOT_AUTHORISED, "postgres" | "postgresql") => {
+            "check the user, the password and pg_hba.conf; `distlock schema postgres` prints the \
+             tables and the rights that a role needs"
+        }
         (exit::NOT_AUTHORISED, _) => "check the user, the password and what the user may do",
         (exit::UNREACHABLE, "sqlite") => "find out who keeps the file locked, with fuser or lsof",
         (exit::UNREACHABLE, "quorum") => "start the nodes that are down: most must answer",
@@ -226,9 +239,9 @@ async fn locking(locks: &Locks, url: &str) -> Finding {
         Ok(Ok(took)) if !locks.capabilities().push && locks.capabilities().queue => Finding::warn(
             "lock",
             format!(
-                "works, but grants are not pushed (hand-over in {}): allow the user to subscribe \
-                 and publish, +subscribe +publish +ssubscribe +spublish and the channels",
-                fine(took)
+                "works, but grants are not pushed (hand-over in {}): {}",
+                fine(took),
+                push_cure(url)
             ),
         ),
         Ok(Ok(took)) => Finding::ok("lock", format!("acquired, handed over in {}", fine(took))),

@@ -12,6 +12,8 @@ pub(crate) mod man;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
+#[cfg(feature = "postgres")]
+pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod watch;
@@ -34,6 +36,8 @@ pub(crate) fn run(command: Command) -> Result<u8, Failure> {
         Command::Break(args) => break_::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Serve(args) => serve::run(*args),
+        #[cfg(feature = "postgres")]
+        Command::Schema(args) => schema::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

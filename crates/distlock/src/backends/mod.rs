@@ -4,6 +4,8 @@
 mod memory;
 mod ring;
 
+#[cfg(feature = "postgres")]
+pub use distlock_postgres::{self as postgres, Postgres};
 #[cfg(feature = "quorum")]
 pub use distlock_quorum::{Quorum, QuorumOptions, ReleaseReport};
 #[cfg(feature = "redis")]

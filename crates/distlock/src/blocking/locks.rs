@@ -6,7 +6,7 @@ use distlock_core::{Backend, Cursor, Health, Page, Snapshot};
 
 use super::guard::{Guard, Plain};
 use super::runtime::BlockingRuntime;
-use super::{Leases, Mutex, ReentrantMutex, RwLock, Semaphore};
+use super::{Leases, MultiLock, Mutex, ReentrantMutex, RwLock, Semaphore};
 use crate::observe::Stats;
 use crate::options::Options;
 use crate::{Error, Key, Lease};
@@ -152,6 +152,19 @@ impl Locks {
         Error: From<K::Error>,
     {
         Ok(Leases { leases: self.locks.lease(key)?, runtime: self.runtime.clone() })
+    }
+
+    /// Several keys, all of them or none. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::Locks::all`].
+    pub fn all<K>(&self, keys: impl IntoIterator<Item = K>) -> Result<MultiLock, Error>
+    where
+        K: TryInto<Key>,
+        Error: From<K::Error>,
+    {
+        Ok(MultiLock { all: self.locks.all(keys)?, runtime: self.runtime.clone() })
     }
 
     /// Takes over a lease. See [`crate::Locks::adopt`].

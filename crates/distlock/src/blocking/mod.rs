@@ -31,6 +31,7 @@
 mod guard;
 mod leases;
 mod locks;
+mod many_keys;
 mod mutex;
 mod reentrant;
 mod runtime;
@@ -40,6 +41,7 @@ mod semaphore;
 pub use guard::{AnyGuard, Guard, ReentrantGuard, WriteGuard};
 pub use leases::Leases;
 pub use locks::Locks;
+pub use many_keys::{MultiGuard, MultiLock};
 pub use mutex::Mutex;
 pub use reentrant::{ReentrantMutex, ReentrantOwner};
 pub use rwlock::RwLock;

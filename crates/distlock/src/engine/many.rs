@@ -80,9 +80,8 @@ impl Call<'_> {
             }
             Ok(ManyAnswer::Refused { at, answer }) => {
                 // Nothing was taken.
-                let refused = Ok(answer);
-                armed.iter_mut().for_each(|armed| armed.answered(&refused));
-                self.refused(at, refused.unwrap_or(Answer::Dead))
+                armed.iter_mut().for_each(|armed| armed.answered(&Ok(answer.clone())));
+                self.refused(at, answer)
             }
             Err(fault) => {
                 let fault = Err(fault);

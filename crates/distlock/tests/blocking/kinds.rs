@@ -117,3 +117,18 @@ fn work_under_a_lost_lock_is_reported() {
     let done = locks.mutex("k").unwrap().with(|_| std::thread::sleep(SOON * 2));
     assert!(matches!(done, Err(Error::Lost { reason: LossReason::MaxHold, .. })), "{done:?}");
 }
+
+#[test]
+fn several_keys_are_locked_together() {
+    let [here, there] = two();
+    let held = there.mutex("b").unwrap().lock().unwrap();
+    let all = here.all(["b", "a"]).unwrap();
+    assert!(matches!(all.try_lock(), Err(Error::Held { .. })));
+    assert!(matches!(all.try_lock_for(SOON), Err(Error::Timeout { .. })));
+    drop(held);
+    let guard = all.lock().unwrap();
+    assert!(guard.is_held() && there.mutex("a").unwrap().try_lock().is_err());
+    assert!(guard.release().unwrap().iter().all(|(_, end)| end.is_ok()));
+    drop(all.lock().unwrap());
+    assert!(there.mutex("a").unwrap().try_lock().is_ok(), "a drop waits for the releases");
+}

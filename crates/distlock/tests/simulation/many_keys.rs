@@ -171,7 +171,7 @@ fn sets_of_keys_break_no_rule_in_a_bad_world() {
         match run(seed, Bug::None) {
             Ok(more) => grants += more,
             Err(wrong) => {
-                failed.push(format!("DISTLOCK_SIM_SEED={seed}\n  {}", wrong.join("\n  ")))
+                failed.push(format!("DISTLOCK_SIM_SEED={seed}\n  {}", wrong.join("\n  ")));
             }
         }
     }

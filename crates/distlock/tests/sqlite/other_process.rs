@@ -86,7 +86,12 @@ impl Peer {
         file: &Path,
         clock: Option<&FileClock>,
     ) -> Arc<Self> {
-        command.args(["--exact", "peer::speaks_for_another_process", "--ignored", "--nocapture"]);
+        command.args([
+            "--exact",
+            "other_process::speaks_for_another_process",
+            "--ignored",
+            "--nocapture",
+        ]);
         command.env(FILE, file).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some(clock) = clock {
             command.env(CLOCK, &clock.0);

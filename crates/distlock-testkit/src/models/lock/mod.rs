@@ -72,7 +72,7 @@ impl LockModel {
         match client.phase {
             LockPhase::Idle => steps.push(LockStep::Ask(who)),
             LockPhase::Asking { .. } => {
-                steps.extend([LockStep::AskAgain(who), LockStep::GiveUp(who)])
+                steps.extend([LockStep::AskAgain(who), LockStep::GiveUp(who)]);
             }
             LockPhase::Waiting { beat: None, .. } | LockPhase::Holding { call: None, .. } => {
                 steps.extend([LockStep::Renew(who), LockStep::GiveUp(who)]);
@@ -82,7 +82,7 @@ impl LockModel {
             }
             LockPhase::Lost => steps.push(LockStep::GiveUp(who)),
             LockPhase::Leaving { .. } if !state.is_leaving(who) => {
-                steps.push(LockStep::GiveUpAgain(who))
+                steps.push(LockStep::GiveUpAgain(who));
             }
             LockPhase::Leaving { .. } | LockPhase::Gone => {}
         }

@@ -1,0 +1,1 @@
+DELETE FROM tombstones WHERE until_us <= (SELECT now_us())

@@ -1,0 +1,4 @@
+-- $1 key, $2 reentry ids
+SELECT w.exclusive, w.ticket, w.claim, w.queueing, w.client, w.owner, w.reason, w.weight, w.capacity, w.readers, w.reentry, w.fence_floor, w.since_us, w.ttl_us, w.attempts,
+       c.until_us, c.places
+FROM waiters w JOIN clients c USING (key, client) WHERE w.key = $1 AND w.reentry = ANY ($2)
