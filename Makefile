@@ -6,10 +6,12 @@ BENCH := $(CARGO) run --release --locked --manifest-path benches/Cargo.toml --ta
 REDIS_TESTS := --test differ_redis --test wire --test redis_durability --test redis_failures --test redis_topologies
 DENY := $(shell $(CARGO) deny --version >/dev/null 2>&1 && echo yes)
 
-.PHONY: help setup test unit valkey bare doctest ci fmt clippy doc deny bench model soak clean
+HACK := $(shell $(CARGO) hack --version >/dev/null 2>&1 && echo yes)
+
+.PHONY: help setup test unit valkey bare doctest ci fmt clippy doc deny features book lint-deploy deb publish-check bench model soak clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 setup: ## install what the tests need and the machine lacks
 	@sh scripts/setup.sh
@@ -60,6 +62,28 @@ ifeq ($(DENY),yes)
 else
 	@echo "cargo-deny is not installed: licences, bans and sources are not checked"
 endif
+
+features: ## compile every combination of features; only where cargo-hack is installed
+ifeq ($(HACK),yes)
+	$(CARGO) hack check --feature-powerset --no-dev-deps --locked -p distlock-core -p distlock -p distlock-fenced -p distlock-server -p distlock-cli
+else
+	@echo "cargo-hack is not installed: combinations of features are not checked"
+endif
+
+book: ## check the pages and their links, and build the book where mdbook is installed
+	$(CARGO) test -p distlock --locked --test book
+	sh scripts/book.sh
+
+lint-deploy: ## check Dockerfile, manifests, alerts and workflows with the linters that are installed
+	sh scripts/lint-deploy.sh
+
+deb: ## the Debian package; needs cargo-deb
+	$(CARGO) build --release --locked -p distlock-cli
+	sh scripts/package.sh target/release/distlock dist/package
+	$(CARGO) deb -p distlock-cli --no-build
+
+publish-check: ## pack every crate for crates.io, and build it from its package
+	sh scripts/publish-check.sh
 
 bench: ## measure; tables go to the terminal, target/bench/report.json, docs/benchmarks.md and README.md
 	$(CARGO) bench -p distlock --bench grant_cost --locked

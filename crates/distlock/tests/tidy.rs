@@ -18,7 +18,8 @@ const DRIVERS: [&str; 4] =
     ["distlock-redis", "distlock-sqlite", "distlock-postgres", "distlock-quorum"];
 
 /// The crates that a program with locks contains, but for the core.
-const LIBRARY: [&str; 5] = ["distlock", DRIVERS[0], DRIVERS[1], DRIVERS[2], DRIVERS[3]];
+const LIBRARY: [&str; 6] =
+    ["distlock", "distlock-fenced", DRIVERS[0], DRIVERS[1], DRIVERS[2], DRIVERS[3]];
 
 /// The lines of a manifest that name what a crate depends on, but for its tests.
 fn dependencies(krate: &str) -> Vec<String> {

@@ -9,6 +9,12 @@ pub mod choosing {}
 
 #[doc = include_str!("election.md")]
 pub mod election {}
+#[doc = include_str!("coming_from.md")]
+pub mod coming_from {}
+
+// Its examples are run by `distlock-fenced`, which has the clients that they need.
+#[cfg_attr(not(doctest), doc = include_str!("fencing.md"))]
+pub mod fencing {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}

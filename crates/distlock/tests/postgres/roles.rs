@@ -80,7 +80,7 @@ async fn replicas_are_counted_only_for_a_role_that_may_see_them() {
     let held = ask("k");
     granted(&client, &held).await;
     let renewal = distlock_core::Renewal::hold(held.claim.clone(), crate::support::LONG);
-    let fault = client.confirm(&renewal, 1).await.unwrap_err();
+    let fault = client.extensions().confirm(&renewal, 1).await.unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Denied, "{fault}");
     assert!(fault.to_string().contains("pg_read_all_stats"), "{fault}");
 }

@@ -19,14 +19,14 @@ async fn holds_and_places_outlive_a_server_that_was_killed() {
     let (holder, waiter) = (ask("k"), queued("k"));
     let fence = granted(&client, &holder).await;
     let ticket = waits(&client, &waiter).await;
-    let before = client.epoch();
+    let before = client.extensions().epoch();
     server.kill();
     let fault = client.acquire(&ask("other")).await.unwrap_err();
     assert!(fault.is_transient(), "{fault}");
     server.restart();
     let standing = until_ok(async || try_renew(&client, &holder).await).await;
     assert_eq!(standing, Standing::Held { fence });
-    assert!(client.epoch() > before, "the server was reached anew");
+    assert!(client.extensions().epoch() > before, "the server was reached anew");
     let again = until_ok(async || client.acquire(&waiter).await).await;
     assert!(matches!(again, Answer::Busy(busy) if busy.ticket == Some(ticket)));
     assert_eq!(release(&client, &holder).await, ReleaseOutcome::WasHeld);

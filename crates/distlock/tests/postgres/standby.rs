@@ -42,11 +42,11 @@ async fn a_replica_that_does_not_follow_confirms_nothing() {
     let held = ask("k");
     granted(&client, &held).await;
     let renewal = Renewal::hold(held.claim.clone(), LONG);
-    let confirmed = until_ok(async || client.confirm(&renewal, 1).await).await;
+    let confirmed = until_ok(async || client.extensions().confirm(&renewal, 1).await).await;
     assert_eq!(confirmed, Confirmed::By(1));
     standby.pause();
     granted(&client, &ask("later")).await;
-    let confirmed = until_ok(async || client.confirm(&renewal, 1).await).await;
+    let confirmed = until_ok(async || client.extensions().confirm(&renewal, 1).await).await;
     assert_eq!(confirmed, Confirmed::By(0));
     standby.resume();
     let alone = PostgresServer::start();

@@ -1,0 +1,1 @@
+return { 1, redis.call('GET', KEYS[1]) }

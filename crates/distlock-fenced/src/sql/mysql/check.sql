@@ -1,0 +1,1 @@
+UPDATE distlock_fences SET uses = uses + 1 WHERE name = ? AND fence = ?

@@ -1,0 +1,5 @@
+CREATE TABLE IF NOT EXISTS distlock_fences (
+    name VARBINARY(768) PRIMARY KEY,
+    fence BIGINT NOT NULL,
+    uses BIGINT NOT NULL
+) ENGINE = InnoDB

@@ -1,0 +1,4 @@
+CREATE TABLE IF NOT EXISTS distlock_fences (
+    name TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL
+) WITHOUT ROWID
