@@ -107,7 +107,7 @@ impl Contender {
                 Self::Fenced { connection, hashes }
             }
             Kind::Distlock | Kind::BusyPolling => Self::Distlock(connect(url)),
-            Kind::Unbatched => Self::Distlock(connect(&format!("{url}?batching=off"))),
+            Kind::Unbatched => Self::Distlock(connect(&format!("{url}?batch=0"))),
             Kind::Read => Self::Read(connect(url)),
             Kind::Write => Self::Write(connect(url)),
             Kind::Semaphore => Self::Semaphore(connect(url)),

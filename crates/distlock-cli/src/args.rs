@@ -7,52 +7,45 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{cmd, exit, out, shell, span};
+use crate::{cmd, exit, help, out, shell, span};
 
 /// The store if none is named: a file of this user's, so that nothing has to be installed.
 pub(crate) const BACKEND_DEFAULT: &str = "sqlite:";
 
 /// Distributed locks for commands: flock(1), but across machines.
 #[derive(Debug, Parser)]
-#[command(name = "distlock", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "distlock", version, max_term_width = 100, after_help = help::DISTLOCK)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  distlock run demo -- sleep 20               in two shells: the second waits for the first
-  distlock run -w 5m deploy/prod -- ./deploy.sh
-  distlock run --preset cron nightly -- ./report.sh
-  DISTLOCK_URL=redis://lock.example distlock ls";
-
-/// One line of documentation and one module for each. The flags of a command are put together when
-/// it is the one that is meant.
+/// One summary and one module for each; only the flags of the given command are built. The summary
+/// is repeated at the arguments, or that of a flattened group would replace it.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Hold a key while a command runs
     Run(Box<cmd::run::RunArgs>),
-    /// Stand by, run a command as the leader, stand again when leadership goes
+    /// Run a command on the elected leader; rejoin the election when leadership is lost
     Elect(Box<cmd::elect::ElectArgs>),
     /// Acquire a lease for a script, which renews and releases it itself
     Acquire(Box<cmd::acquire::AcquireArgs>),
-    /// Extend a lease that acquire has given
+    /// Extend a lease that `acquire` printed
     Renew(cmd::renew::RenewArgs),
-    /// Give a lease back
+    /// Release a lease that `acquire` printed
     Release(cmd::release::ReleaseArgs),
     /// Show who holds a key and who waits for it
     Status(cmd::status::StatusArgs),
     /// List the keys that are held or waited for
     Ls(cmd::ls::LsArgs),
-    /// Show the list as it changes
+    /// Show the held keys, refreshed continuously
     Watch(cmd::watch::WatchArgs),
-    /// Show who held a key, who waited for it, and how it ended
+    /// Show past holds and waits of a key and how they ended
     History(cmd::history::HistoryArgs),
-    /// Release another client's hold, if it is still the one that was seen
+    /// Release the hold of another client, if its fence is still the one given
     Break(cmd::break_::BreakArgs),
-    /// Examine a store, and suggest fixes
+    /// Check a store and suggest fixes
     Doctor(cmd::doctor::DoctorArgs),
     /// Serve locks over HTTP
     Serve(Box<cmd::serve::ServeArgs>),
@@ -83,8 +76,7 @@ pub(crate) struct WaitArgs {
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Wait this long at most: 5 (seconds), 90s, 5m; 0 does not wait. Without it, as long as it
-    /// takes
+    /// Wait this long at most: 5 (seconds), 90s, 5m; 0 does not wait [default: for ever]
     #[arg(short, long, value_name = "DUR", value_parser = span::parse)]
     pub(crate) wait: Option<Duration>,
 
@@ -112,7 +104,7 @@ impl WaitArgs {
 /// The lease and what others see of it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LeaseArgs {
-    /// How long the lease lasts without a renewal, and so how long a crash blocks others
+    /// How long the lease lasts without a renewal: after a crash the key stays taken for this long
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "30s")]
     pub(crate) ttl: Duration,
 
@@ -120,11 +112,11 @@ pub(crate) struct LeaseArgs {
     #[arg(long, value_name = "DUR", value_parser = span::parse, default_value = "0")]
     pub(crate) lock_delay: Duration,
 
-    /// Who holds, as shown to those who wait [default: user@host:pid]
+    /// The holder's name, shown to waiters [default: user@host:pid]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<String>,
 
-    /// What for, as shown to those who wait
+    /// The purpose of the hold, shown to waiters
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
@@ -132,15 +124,15 @@ pub(crate) struct LeaseArgs {
 /// How much to say on the way.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProgressArgs {
-    /// How to tell about waiting, on stderr
+    /// How to report waiting, on stderr
     #[arg(long, value_enum, default_value_t = Progress::Auto)]
     pub(crate) progress: Progress,
 
-    /// Say nothing but errors and the loss of the lock
+    /// Print only errors and the loss of the lock
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say what happens to the lock
+    /// Report each event of the lock
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -201,6 +193,19 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    /// The default of `run --ttl`, as written.
+    fn default_ttl(mut command: clap::Command) -> String {
+        command.build();
+        let run = command.find_subcommand("run").unwrap();
+        let ttl = run.get_arguments().find(|argument| argument.get_id() == "ttl").unwrap();
+        ttl.get_default_values()[0].to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_default_ttl_is_that_of_the_library() {
+        assert_eq!(span::parse(&default_ttl(Cli::command())), Ok(distlock::TTL_DEFAULT));
+    }
 
     #[test]
     fn the_definition_is_sound() {

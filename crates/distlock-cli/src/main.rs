@@ -7,6 +7,7 @@ mod exit;
 mod guardian;
 mod held;
 mod held_lock;
+mod help;
 mod journal;
 mod launch;
 mod lock_spec;

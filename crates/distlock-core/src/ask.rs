@@ -11,6 +11,9 @@ pub const CAPACITY_MAX: u32 = u32::MAX;
 /// The shortest lease. Anything shorter would be truncated to none at all by some store.
 pub const TTL_MIN: Duration = Duration::from_millis(1);
 
+/// How long a lease lasts unless its owner chooses.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
+
 /// The longest lease: a year.
 pub const TTL_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 

@@ -40,8 +40,7 @@ pub type Streaming<'a, T> = Pin<Box<dyn Stream<Item = T> + Send + 'a>>;
 ///
 /// Callers hand in only values that passed [`Ask::check`] and [`Renewal::check`].
 ///
-/// There are no default methods but [`many`](Self::many): a wrapper that forgets one does not
-/// compile.
+/// There are no default methods: a wrapper that forgets one does not compile.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this backend can do. Constant over its life, but for pushes that turn out to be denied.
     fn capabilities(&self) -> Capabilities;

@@ -31,7 +31,9 @@ mod time;
 mod written;
 
 pub use answer::{Answer, Busy, Confirmed, Holder, QueuePosition, ReleaseOutcome, Standing};
-pub use ask::{Ask, CAPACITY_MAX, Order, ReleaseOptions, Renewal, TTL_MAX, TTL_MIN, Target, Wait};
+pub use ask::{
+    Ask, CAPACITY_MAX, Order, ReleaseOptions, Renewal, TTL_DEFAULT, TTL_MAX, TTL_MIN, Target, Wait,
+};
 pub use backend::{Backend, Capabilities, Health, NodeHealth, NodeState, Pending, Push, Streaming};
 pub use claim::{AttemptId, Claim, ClaimId, ClientId, FENCE_MAX, ReentryId, Ticket};
 pub use extensions::{Background, Extensions, Reconnecting, Replicated};

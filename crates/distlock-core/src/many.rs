@@ -4,8 +4,8 @@ use crate::{Answer, Ask, Pending};
 
 /// A store that takes several keys in one step, all or none.
 ///
-/// Optional: [`Backend::many`](crate::Backend::many) says whether a store offers it. Without it the
-/// same keys are taken one after the other.
+/// Optional: [`Extensions::many`](crate::Extensions::many) says whether a store offers it. Without
+/// it the same keys are taken one after the other.
 ///
 /// # Contract
 ///

@@ -11,7 +11,7 @@ use super::libpq::{self, Environment};
 use super::tls::{CertificateCheck, EncryptedStream, PostgresTls};
 
 /// The schema of the tables unless the URL names another.
-const SCHEMA: &str = "distlock";
+const SCHEMA_DEFAULT: &str = "distlock";
 
 /// Where the store is and how to speak to it.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ impl PostgresConfig {
         if ssl_mode != SslMode::Disable {
             tls.check()?;
         }
-        let schema = schema(find(&["schema"]).unwrap_or(SCHEMA))?;
+        let schema = schema(find(&["schema"]).unwrap_or(SCHEMA_DEFAULT))?;
         let response_timeout = match find(&["response_timeout_ms"]) {
             Some(text) => millis("response_timeout_ms", text)?,
             None => Duration::from_secs(1),

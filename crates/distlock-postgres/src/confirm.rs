@@ -10,7 +10,7 @@ use super::pipeline::{Pipeline, number, real, text};
 use super::shared::PostgresShared;
 use super::verb::{Verb, VerbReply};
 
-const ACTION: &str = "confirm by replicas";
+const CONFIRM_ACTION: &str = "confirm by replicas";
 
 /// How long the server pauses between two looks at its replicas.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -39,13 +39,15 @@ pub(super) async fn confirm(
 }
 
 async fn position(shared: &PostgresShared) -> Result<String, Fault> {
-    let mut lease = shared.others.lease(ACTION).await?;
+    let mut lease = shared.others.lease(CONFIRM_ACTION).await?;
     let mut pipeline = Pipeline::default();
     pipeline.add(include_str!("../sql/position.sql"), Vec::new());
     let sent = lease.send(pipeline).await;
-    let answers = lease.finish(ACTION, sent).await?;
+    let answers = lease.finish(CONFIRM_ACTION, sent).await?;
     let position = answers[0].first().and_then(|row| row.try_get(0).ok());
-    position.ok_or_else(|| Fault::transient(ACTION, "the server does not say where its log ends"))
+    position.ok_or_else(|| {
+        Fault::transient(CONFIRM_ACTION, "the server does not say where its log ends")
+    })
 }
 
 /// How many replicas have the log up to a position.
@@ -55,17 +57,17 @@ async fn count(
     wanted: u32,
     pause: f64,
 ) -> Result<u32, Fault> {
-    let mut lease = shared.others.lease(ACTION).await?;
+    let mut lease = shared.others.lease(CONFIRM_ACTION).await?;
     let mut pipeline = Pipeline::default();
     let values = vec![text(position), number(i64::from(wanted)), real(pause)];
     pipeline.add(include_str!("../sql/replicas.sql"), values);
     let sent = lease.send(pipeline).await;
-    let answers = lease.finish(ACTION, sent).await?;
+    let answers = lease.finish(CONFIRM_ACTION, sent).await?;
     let row = answers[0].first();
     let is_allowed = row.and_then(|row| row.try_get(1).ok()).unwrap_or(false);
     if !is_allowed {
         let why = "the role may not see how far replicas are";
-        let fault = Fault::denied(ACTION, why).at_store(shared.config.location());
+        let fault = Fault::denied(CONFIRM_ACTION, why).at_store(shared.config.location());
         return Err(fault.advise("GRANT pg_read_all_stats TO the role of the URL"));
     }
     let have = row.and_then(|row| row.try_get::<_, i64>(0).ok()).unwrap_or(0);

@@ -18,8 +18,8 @@ const fn means(state: &'static str, kind: FaultKind, advice: &'static str) -> St
     StateMeaning { state, kind, advice }
 }
 
-const SCHEMA: &str = "run `distlock schema postgres` and give its output to psql, as a role that \
-                      may create a schema";
+const CREATE_SCHEMA: &str = "run `distlock schema postgres` and give its output to psql, as a role \
+                             that may create a schema";
 const RIGHTS: &str = "grant the role of the URL USAGE on the schema and SELECT, INSERT, UPDATE, \
                       DELETE on its tables; `distlock schema postgres` prints the statements";
 const READS: &str = "the server only reads: name the primary, or all servers";
@@ -48,8 +48,8 @@ const MEANINGS: [StateMeaning; 20] = [
     means("28", FaultKind::Denied, "check the user and the password in the URL, and pg_hba.conf"),
     means("42501", FaultKind::Denied, RIGHTS),
     means("3D000", FaultKind::Permanent, "create the database, or name another one in the URL"),
-    means("3F000", FaultKind::Permanent, SCHEMA),
-    means("42P01", FaultKind::Permanent, SCHEMA),
+    means("3F000", FaultKind::Permanent, CREATE_SCHEMA),
+    means("42P01", FaultKind::Permanent, CREATE_SCHEMA),
     means("42703", FaultKind::Permanent, "the tables are of another version: update distlock"),
     means("23", FaultKind::Permanent, "another program wrote rows of this key: delete them"),
 ];

@@ -8,7 +8,7 @@ use super::config::check_schema;
 /// Why a transaction must not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FencedError {
+pub enum StaleHold {
     /// No hold of the key has this fence any more: the lock was lost. Roll back.
     #[error("the hold of {key} with fence {fence} has ended: roll back")]
     Lost {
@@ -55,7 +55,7 @@ pub enum FencedError {
 ///
 /// # Errors
 ///
-/// [`FencedError`]; the transaction has to be rolled back.
+/// [`StaleHold`]; the transaction has to be rolled back.
 ///
 /// # Cancel safety
 ///
@@ -65,7 +65,7 @@ pub async fn fenced(
     schema: &str,
     key: &Key,
     fence: u64,
-) -> Result<(), FencedError> {
+) -> Result<(), StaleHold> {
     let schema = check_schema(schema)?;
     // The transaction is the program's own, and so is its search path.
     let sql = include_str!("../sql/fenced.sql")
@@ -76,6 +76,6 @@ pub async fn fenced(
         [(&name, Type::BYTEA), (&number, Type::INT8)];
     match transaction.query_typed(&sql, &values).await?.first() {
         Some(_) => Ok(()),
-        None => Err(FencedError::Lost { key: key.clone(), fence }),
+        None => Err(StaleHold::Lost { key: key.clone(), fence }),
     }
 }

@@ -7,11 +7,11 @@ use tokio_postgres::Row;
 use super::pipeline::Pipeline;
 use super::shared::PostgresShared;
 
-const ACTION: &str = "probe";
+const PROBE_ACTION: &str = "probe";
 
 /// What an operator may want to know of the server.
 pub(super) async fn probe(shared: &PostgresShared) -> Result<Health, Fault> {
-    let mut lease = shared.others.lease(ACTION).await?;
+    let mut lease = shared.others.lease(PROBE_ACTION).await?;
     let begin = lease.begin_read();
     let mut pipeline = Pipeline::default();
     pipeline.control(&begin);
@@ -19,7 +19,7 @@ pub(super) async fn probe(shared: &PostgresShared) -> Result<Health, Fault> {
     let about = pipeline.add(include_str!("../sql/health.sql"), Vec::new());
     pipeline.control("COMMIT");
     let sent = lease.send(pipeline).await;
-    let answers = lease.finish(ACTION, sent).await?;
+    let answers = lease.finish(PROBE_ACTION, sent).await?;
     let text = |at: usize, column: usize| -> String {
         let row = answers[at].first();
         row.and_then(|row| row.try_get(column).ok()).unwrap_or_default()

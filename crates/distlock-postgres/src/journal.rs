@@ -16,14 +16,14 @@ use super::pipeline::{BoundValue, Pipeline, bytes, many_bytes, many_numbers, man
 use super::shared::PostgresShared;
 
 /// What a read that fails could not do.
-const READ: &str = "read the journal";
+const READ_JOURNAL: &str = "read the journal";
 
 /// What an append that fails could not do.
 const WRITE: &str = "write the journal";
 
 /// The columns of an entry after its id and time, by the names of the fields of a note. The second
 /// one has bytes: a key may contain what a text of the server cannot.
-const FIELDS: [&str; 11] =
+const ENTRY_COLUMNS: [&str; 11] =
     ["what", "key", "owner", "reason", "mode", "fence", "visit", "us", "ahead", "by", "why"];
 
 const KEY: usize = 1;
@@ -40,7 +40,7 @@ impl Journal for Postgres {
 
     fn page<'a>(&'a self, after: Option<&'a EntryId>, limit: usize) -> Pending<'a, JournalPage> {
         let after = after.map(checked).transpose();
-        self.call(READ, async move |shared| {
+        self.call(READ_JOURNAL, async move |shared| {
             let after = after?;
             let limit = as_column(limit.min(JOURNAL_PAGE_MAX) as u64);
             let values = vec![number(as_column(after.unwrap_or(0))), number(limit)];
@@ -53,7 +53,7 @@ impl Journal for Postgres {
 
     fn past<'a>(&'a self, key: &'a Key, limit: usize) -> Pending<'a, Vec<JournalEntry>> {
         let key = key.clone();
-        self.call(READ, async move |shared| {
+        self.call(READ_JOURNAL, async move |shared| {
             let limit = as_column(limit.min(JOURNAL_PAGE_MAX) as u64);
             let values = vec![bytes(key.as_str().as_bytes()), number(limit)];
             let past = include_str!("../sql/journal_past.sql");
@@ -62,7 +62,7 @@ impl Journal for Postgres {
     }
 
     fn last(&self) -> Pending<'_, Option<EntryId>> {
-        self.call(READ, async move |shared| {
+        self.call(READ_JOURNAL, async move |shared| {
             let values = vec![number(i64::MAX), number(0)];
             let page = include_str!("../sql/journal_page.sql");
             let (_, _, last) = read(&shared, page, values).await?;
@@ -83,7 +83,7 @@ async fn append(
     let column =
         |name: &'static str| fields.iter().map(move |all| all.get(name).map(String::as_str));
     let mut values = vec![number(as_column(now_ms)), many_numbers(at)];
-    for (nth, name) in FIELDS.into_iter().enumerate() {
+    for (nth, name) in ENTRY_COLUMNS.into_iter().enumerate() {
         values.push(if nth == KEY {
             many_bytes(column(name).map(|text| text.map(str::as_bytes)))
         } else {
@@ -110,7 +110,7 @@ async fn read(
     sql: &str,
     values: Vec<BoundValue<'_>>,
 ) -> Result<(Vec<JournalEntry>, u64, u64), Fault> {
-    let mut lease = shared.others.lease(READ).await?;
+    let mut lease = shared.others.lease(READ_JOURNAL).await?;
     let begin = lease.begin_read();
     let mut pipeline = Pipeline::default();
     pipeline.control(&begin);
@@ -118,19 +118,20 @@ async fn read(
     let ends = pipeline.add(include_str!("../sql/journal_ends.sql"), Vec::new());
     pipeline.control("COMMIT");
     let sent = lease.send(pipeline).await;
-    let answers = lease.finish(READ, sent).await?;
+    let answers = lease.finish(READ_JOURNAL, sent).await?;
     let end = |column: usize| match answers[ends].first() {
         Some(row) => row.try_get(column).map(as_number),
         None => Ok(0),
     };
     let ends = end(0).and_then(|first| Ok((first, end(1)?)));
-    let (first, last) = ends.map_err(|error| faults::fault(READ, &error, &shared.config))?;
+    let (first, last) =
+        ends.map_err(|error| faults::fault(READ_JOURNAL, &error, &shared.config))?;
     Ok((answers[found].iter().filter_map(entry).collect(), first, last))
 }
 
 fn entry(row: &Row) -> Option<JournalEntry> {
     let mut fields = HashMap::new();
-    for (nth, name) in FIELDS.into_iter().enumerate() {
+    for (nth, name) in ENTRY_COLUMNS.into_iter().enumerate() {
         let text: Option<&str> = if nth == KEY {
             Some(std::str::from_utf8(row.try_get(nth + 2).ok()?).ok()?)
         } else {
@@ -149,7 +150,7 @@ fn id(number: u64) -> EntryId {
 
 fn checked(id: &EntryId) -> Result<u64, Fault> {
     let refuse = |_| Invalid::new("entry id", id, "must be one that this journal gave out");
-    id.as_str().parse().map_err(refuse).map_err(|why| Fault::permanent(READ, why))
+    id.as_str().parse().map_err(refuse).map_err(|why| Fault::permanent(READ_JOURNAL, why))
 }
 
 fn millis(span: Duration) -> u64 {

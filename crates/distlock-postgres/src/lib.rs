@@ -38,7 +38,7 @@ use distlock_core::{
 use futures_util::stream;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
-pub use self::fenced::{FencedError, fenced};
+pub use self::fenced::{StaleHold, fenced};
 pub use self::schema::schema_sql;
 
 use self::config::PostgresConfig;
@@ -58,11 +58,11 @@ const ANSWERS_MAX: usize = 1024;
 /// first call and again after every failure, and with a thread of its own that carries them.
 #[derive(Clone, Debug)]
 pub struct Postgres {
-    inner: Arc<Inner>,
+    inner: Arc<PostgresClient>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PostgresClient {
     shared: Arc<PostgresShared>,
     calls: Arc<Semaphore>,
     thread: PostgresThread,
@@ -79,7 +79,7 @@ impl Postgres {
         let config = PostgresConfig::parse(url, &|name| std::env::var(name).ok())?;
         let shared = PostgresShared::new(config)
             .map_err(|fault| Invalid::new("client id", fault, "needs random bytes"))?;
-        let inner = Inner {
+        let inner = PostgresClient {
             shared: Arc::new(shared),
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             thread: PostgresThread::default(),

@@ -33,12 +33,12 @@ enum ListenState {
 
 /// The connection that listens, made again by the next call that waits after it broke.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct PushListener {
     state: watch::Sender<ListenState>,
     has_listened: AtomicBool,
 }
 
-impl Listener {
+impl PushListener {
     /// True unless it turned out that nothing arrives.
     pub(super) fn can_listen(&self) -> bool {
         *self.state.borrow() != ListenState::Impossible

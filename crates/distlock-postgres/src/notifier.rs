@@ -19,7 +19,7 @@ use super::shared::PostgresShared;
 const NOTICES_MAX: usize = 20_000;
 
 /// How many pushes go into one message: the server takes 8,000 bytes.
-const PUSHES_MAX: usize = 90;
+const NOTIFIED_AT_ONCE_MAX: usize = 90;
 
 /// What a client sends itself to know whether it hears.
 pub(super) const PROBE: &str = "probe";
@@ -108,7 +108,7 @@ fn messages(notices: &[AddressedPush]) -> Vec<(String, String)> {
     for client in clients {
         let pushes = notices.iter().filter(|notice| notice.to == client);
         let encoded: Vec<_> = pushes.filter_map(|notice| encode(notice.push)).collect();
-        let texts = encoded.chunks(PUSHES_MAX).map(|some| some.join("\n"));
+        let texts = encoded.chunks(NOTIFIED_AT_ONCE_MAX).map(|some| some.join("\n"));
         messages.extend(texts.map(|text| (channel(client), text)));
     }
     messages
@@ -144,7 +144,7 @@ mod tests {
     fn a_push_arrives_as_it_was_sent() {
         let (to, id) = (ClientId::random().unwrap(), ClaimId::random().unwrap());
         let granted = Push::Granted { id, ticket: 7, fence: u64::MAX >> 11 };
-        let notices: Vec<_> = (0..PUSHES_MAX)
+        let notices: Vec<_> = (0..NOTIFIED_AT_ONCE_MAX)
             .map(|_| AddressedPush { to, push: granted })
             .chain([AddressedPush { to, push: Push::Broken { id } }])
             .collect();

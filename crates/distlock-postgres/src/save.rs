@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use distlock_core::law::{Changes, HeldClaim, Record};
+use distlock_core::law::{Changes, HeldClaim, Record, TOMBSTONES_MAX};
 use distlock_core::rows::{HolderRow, WaiterRow, as_column};
 use distlock_core::{ClaimId, ClientId, Key, Moment};
 use tokio_postgres::types::Type;
@@ -12,9 +12,6 @@ use super::pipeline::{
     BoundValue, Pipeline, bytes, many_bytes, many_flags, many_numbers, many_small, many_texts,
     number, small,
 };
-
-/// How many tombstones a key has at most.
-const TOMBSTONES_MAX: i64 = 10_000;
 
 /// A record before and after a verb.
 pub(super) struct DecidedRecord {
@@ -303,7 +300,8 @@ impl<'a> RowWriter<'_, 'a> {
         let until = put.iter().map(|(_, until)| as_column(until.as_micros()));
         let values = vec![ids(put.iter().map(|(id, _)| *id.as_bytes())), many_numbers(until)];
         self.add(include_str!("../sql/put_tombstones.sql"), values);
-        self.add(include_str!("../sql/limit_tombstones.sql"), vec![number(TOMBSTONES_MAX)]);
+        let most = i64::try_from(TOMBSTONES_MAX).unwrap_or(i64::MAX);
+        self.add(include_str!("../sql/limit_tombstones.sql"), vec![number(most)]);
     }
 }
 

@@ -17,7 +17,7 @@ const TABLES: &str = include_str!("../sql/1_locks.sql");
 /// Keeps two clients from making the tables at the same time: "distlock" in hexadecimal digits.
 const ADVISORY: i64 = 0x6469_7374_6c6f_636b;
 
-const ACTION: &str = "set up the schema of locks";
+const SCHEMA_ACTION: &str = "set up the schema of locks";
 
 /// The statements that make the tables in a schema, for those who let no program do that. They also
 /// say which rights a program needs.
@@ -33,7 +33,7 @@ pub fn schema_sql(schema: &str) -> Result<String, Invalid> {
 
 /// Makes sure that the tables are there and of a version that this driver knows.
 pub(super) async fn ensure(client: &Client, config: &PostgresConfig) -> Result<(), Fault> {
-    let fault = |error: &Error| faults::fault(ACTION, error, config);
+    let fault = |error: &Error| faults::fault(SCHEMA_ACTION, error, config);
     match version(client, config).await {
         Ok(found) => check(found, config),
         Err(error) if faults::has_no_tables(&error) => {
@@ -80,7 +80,7 @@ fn check(found: i32, config: &PostgresConfig) -> Result<(), Fault> {
     } else {
         ("the schema has a table `meta` that distlock did not make", "name another schema")
     };
-    Err(Fault::permanent(ACTION, why).at_store(config.location()).advise(cure))
+    Err(Fault::permanent(SCHEMA_ACTION, why).at_store(config.location()).advise(cure))
 }
 
 async fn make(client: &Client, config: &PostgresConfig) -> Result<(), Error> {

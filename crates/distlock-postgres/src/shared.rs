@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::config::PostgresConfig;
-use super::listener::Listener;
+use super::listener::PushListener;
 use super::notifier::Notifier;
 use super::pool::{ConnectionEpoch, ConnectionLease, ConnectionPool};
 use super::queue::{CallBatch, CallQueue};
@@ -19,7 +19,7 @@ use super::verb::{Verb, VerbReply};
 use super::{simple, tidy, transaction};
 
 /// How many pushes a client may fall behind. What it misses, its next heartbeat tells.
-const PUSHES_MAX: usize = 1024;
+const POSTGRES_PUSHES_MAX: usize = 1024;
 
 /// How many keys are remembered for which one statement did not do.
 const CONTENDED_MAX: usize = 4096;
@@ -41,7 +41,7 @@ pub(super) struct PostgresShared {
     pub(super) others: ConnectionPool,
     pub(super) pushes: broadcast::Sender<Push>,
     pub(super) listens: AtomicBool,
-    pub(super) listener: Listener,
+    pub(super) listener: PushListener,
     pub(super) notifier: Notifier,
     work: Mutex<PendingCalls>,
     /// The largest fence that this client knows of, and the clock of the server.
@@ -87,9 +87,9 @@ impl PostgresShared {
             others: pool(OTHERS_MAX),
             epoch: Arc::clone(&epoch),
             config: Arc::clone(&config),
-            pushes: broadcast::channel(PUSHES_MAX).0,
+            pushes: broadcast::channel(POSTGRES_PUSHES_MAX).0,
             listens: AtomicBool::new(false),
-            listener: Listener::default(),
+            listener: PushListener::default(),
             notifier: Notifier::default(),
             work: Mutex::default(),
             seen: AtomicU64::new(0),

@@ -15,7 +15,7 @@ use super::verb::Verb;
 const EVERY: u64 = 256;
 
 /// How many keys a page has.
-const PAGE: i64 = 1_000;
+const TIDY_PAGE: i64 = 1_000;
 
 /// How many keys are settled at once.
 const SETTLED_MAX: i64 = 16;
@@ -58,7 +58,7 @@ async fn look(shared: &PostgresShared) -> Result<Vec<Key>, Fault> {
     let begin = lease.begin();
     let mut pipeline = Pipeline::default();
     pipeline.control(&begin);
-    let page = vec![bytes(&after[..]), number(PAGE), number(COUNTER_LIFE_US)];
+    let page = vec![bytes(&after[..]), number(TIDY_PAGE), number(COUNTER_LIFE_US)];
     let page = pipeline.add(include_str!("../sql/tidy_keys.sql"), page);
     pipeline.add(include_str!("../sql/tidy_tombstones.sql"), Vec::new());
     pipeline.control("COMMIT");

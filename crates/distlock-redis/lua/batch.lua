@@ -5,7 +5,8 @@
 -- nothing more to say. Anything else is nil, and the law decides.
 local function take_free(call, keys, args)
   local main = keys[1]
-  if args[5] or redis.call('EXISTS', main, keys[8] or main .. ':d') > 0 then
+  local says_more = args[5] and (not args[9] or table.concat(args, '', 5, 8) ~= '')
+  if says_more or redis.call('EXISTS', main, keys[8] or main .. ':d') > 0 then
     return nil
   end
   local id, ttl, since = args[1], args[3], present(call)
@@ -33,7 +34,16 @@ local function give_back(keys, args)
   return id .. '\nheld'
 end
 
+-- On a cluster each key has a counter, and a replica that became the primary may have lost the last
+-- numbers: every ask brings the largest fence that its client has seen of any key.
+local function raise_to_seen(call, keys, seen)
+  if seen then
+    call.counter = math.max(last_number(call, fence_of(keys)), tonumber(seen))
+  end
+end
+
 function verbs.acquire(call, keys, args)
+  raise_to_seen(call, keys, args[9])
   return take_free(call, keys, args) or acquire(call, keys, args)
 end
 

@@ -129,7 +129,8 @@ end
 -- ARGV  1 claim id, 2 owner, reason, order, client, group, reentry id and capacity, a line each,
 --       3 ttl, 4 place and most waiters of one who waits, 5 weight if it is not the whole capacity,
 --       6 fence floor, 7 the attempt that asks and its tombstone, 8 main key and claim id of the
---       witness: a claim that must hold, or the server has forgotten what it promised.
+--       witness: a claim that must hold, or the server has forgotten what it promised, 9 on a
+--       cluster the largest fence that the client has seen.
 -- Returns, a line each and after the claim id, 'granted', fence | 'busy', ticket or '', ahead, ms
 --       until a lease ends or -1, the holder as in codec.lua if it is known | 'conflict' | 'full'
 --       | 'dead' | 'forgot' | 'spent'.

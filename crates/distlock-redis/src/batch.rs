@@ -17,36 +17,36 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 
 use super::faults::for_all;
-use super::library::{Call, Verb, Words};
-use super::{Inner, codec};
+use super::library::{LibraryCall, LibraryVerb, Words};
+use super::{RedisClient, codec};
 
-/// ReleaseOptions many calls of their own are in flight before requests queue. A task for each batch costs
+/// How many calls of their own are in flight before requests queue. A task for each batch costs
 /// more than it saves where fewer are.
 const ALONE_MAX: usize = 8;
 
-/// ReleaseOptions many batches are in flight at once: the server works on one while others are on their way.
+/// How many batches are in flight at once: the server works on one while others are on their way.
 const BATCHES_MAX: usize = 4;
 
-/// ReleaseOptions many requests one batch takes. The server does nothing else meanwhile.
+/// How many requests one batch takes. The server does nothing else meanwhile.
 const REQUESTS_MAX: usize = 64;
 
-/// ReleaseOptions many arguments an acquire has in a batch: without weight, floor, attempt and witness.
+/// How many arguments an acquire has in a batch: without weight, floor, attempt and witness.
 const ACQUIRE_ARGS: usize = 4;
 
 /// The answer to a request: none if it has to be sent again by itself.
-type Answer = Result<Option<Value>, Fault>;
+type BatchAnswer = Result<Option<Value>, Fault>;
 
 /// What is in flight and what waits, for each runtime that calls: a runtime that is blocked or gone
 /// delays no other.
 #[derive(Debug)]
 pub(super) struct Batcher {
     batches: bool,
-    lanes: Mutex<Vec<(Id, Lane)>>,
+    lanes: Mutex<Vec<(Id, BatchLane)>>,
 }
 
 /// The requests of one runtime.
 #[derive(Debug, Default)]
-struct Lane {
+struct BatchLane {
     /// Calls of their own that are in flight.
     alone: usize,
     /// Tasks that send batches.
@@ -56,16 +56,16 @@ struct Lane {
 
 #[derive(Debug)]
 struct Request {
-    call: Call,
-    answer: oneshot::Sender<Answer>,
+    call: LibraryCall,
+    answer: oneshot::Sender<BatchAnswer>,
 }
 
-/// ReleaseOptions a request goes out.
+/// How a request goes out.
 enum Way<'a> {
     /// By its caller, as a call of its own.
-    Alone(Call, InFlight<'a>),
+    Alone(LibraryCall, InFlight<'a>),
     /// In a batch.
-    Batched(oneshot::Receiver<Answer>),
+    Batched(oneshot::Receiver<BatchAnswer>),
 }
 
 impl Batcher {
@@ -74,18 +74,18 @@ impl Batcher {
         Self { batches, lanes: Mutex::default() }
     }
 
-    fn with_lane<T>(&self, runtime: Id, act: impl FnOnce(&mut Lane) -> T) -> T {
+    fn with_lane<T>(&self, runtime: Id, act: impl FnOnce(&mut BatchLane) -> T) -> T {
         let mut lanes = lock(&self.lanes);
         let at = lanes.iter().position(|(known, _)| *known == runtime).unwrap_or_else(|| {
             lanes.retain(|(_, lane)| !lane.is_idle());
-            lanes.push((runtime, Lane::default()));
+            lanes.push((runtime, BatchLane::default()));
             lanes.len() - 1
         });
         act(&mut lanes[at].1)
     }
 }
 
-impl Lane {
+impl BatchLane {
     fn is_idle(&self) -> bool {
         self.alone == 0 && self.batches == 0 && self.queue.is_empty()
     }
@@ -135,12 +135,12 @@ impl Drop for InFlight<'_> {
     }
 }
 
-impl Inner {
+impl RedisClient {
     /// Sends a request, by itself or in a batch.
     pub(super) async fn request(
         self: &Arc<Self>,
         action: &'static str,
-        make: impl Fn() -> Call,
+        make: impl Fn() -> LibraryCall,
     ) -> Result<Value, Fault> {
         let call = make();
         let batches = self.batcher.batches && is_plain(&call);
@@ -179,8 +179,8 @@ impl Inner {
         target: &Target,
         how: ReleaseOptions,
     ) -> Result<ReleaseOutcome, Fault> {
-        let make = || Call {
-            verb: Verb::Release,
+        let make = || LibraryCall {
+            verb: LibraryVerb::Release,
             keys: self.namespace.keys(target.key()),
             args: codec::release_args(target, how),
         };
@@ -188,7 +188,7 @@ impl Inner {
         self.read(codec::outcome(&codec::released_id(target), &value))
     }
 
-    fn way(self: &Arc<Self>, runtime: &Handle, call: Call) -> Way<'_> {
+    fn way(self: &Arc<Self>, runtime: &Handle, call: LibraryCall) -> Way<'_> {
         let id = runtime.id();
         let (answer, receiver) = oneshot::channel();
         let (alone, starts) = self.batcher.with_lane(id, |lane| {
@@ -198,7 +198,7 @@ impl Inner {
             (None, lane.enqueue(Request { call, answer }))
         });
         if starts {
-            runtime.spawn(send_batches(Sender {
+            runtime.spawn(send_batches(BatchSender {
                 inner: Arc::clone(self),
                 runtime: id,
                 done: false,
@@ -212,21 +212,21 @@ impl Inner {
 }
 
 /// The task that sends batches, and what becomes of the queue if its runtime ends before it does.
-struct Sender {
-    inner: Arc<Inner>,
+struct BatchSender {
+    inner: Arc<RedisClient>,
     runtime: Id,
     done: bool,
 }
 
-impl Sender {
+impl BatchSender {
     fn next_batch(&mut self) -> Vec<Request> {
-        let batch = self.inner.batcher.with_lane(self.runtime, Lane::next_batch);
+        let batch = self.inner.batcher.with_lane(self.runtime, BatchLane::next_batch);
         self.done = batch.is_empty();
         batch
     }
 
     async fn send(&self, mut batch: Vec<Request>) {
-        batch.sort_by_key(|request| request.call.verb != Verb::Release);
+        batch.sort_by_key(|request| request.call.verb != LibraryVerb::Release);
         let many = many(&batch);
         let answer = self.inner.connections.try_call("send many", &many).await;
         match for_all("send many", answer) {
@@ -258,7 +258,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for BatchSender {
     fn drop(&mut self) {
         if !self.done {
             self.inner.batcher.with_lane(self.runtime, |lane| lane.batches -= 1);
@@ -271,30 +271,30 @@ impl Drop for Sender {
 }
 
 /// The call for a batch: releases, then acquires.
-fn many(batch: &[Request]) -> Call {
+fn many(batch: &[Request]) -> LibraryCall {
     let (mut keys, mut args) = (Words::default(), Words::default());
-    let releases = batch.partition_point(|request| request.call.verb == Verb::Release);
+    let releases = batch.partition_point(|request| request.call.verb == LibraryVerb::Release);
     args.push(releases);
     for Request { call, .. } in batch {
         keys.extend(call.keys.iter());
         args.extend(call.args.iter());
-        if call.verb == Verb::Acquire {
+        if call.verb == LibraryVerb::Acquire {
             args.extend(std::iter::repeat_n("", ACQUIRE_ARGS - call.args.len()));
         }
     }
-    Call { verb: Verb::Many, keys, args }
+    LibraryCall { verb: LibraryVerb::Many, keys, args }
 }
 
 /// True for a request that says no more than a batch takes.
-fn is_plain(call: &Call) -> bool {
+fn is_plain(call: &LibraryCall) -> bool {
     match call.verb {
-        Verb::Acquire => call.args.len() <= ACQUIRE_ARGS,
-        Verb::Release => call.args.len() == 1,
+        LibraryVerb::Acquire => call.args.len() <= ACQUIRE_ARGS,
+        LibraryVerb::Release => call.args.len() == 1,
         _ => false,
     }
 }
 
-async fn send_batches(mut sender: Sender) {
+async fn send_batches(mut sender: BatchSender) {
     loop {
         // Callers that were just answered may have something to send right away.
         let_others_run().await;
@@ -324,19 +324,23 @@ async fn let_others_run() {
 mod tests {
     use super::*;
 
-    type Receiver = oneshot::Receiver<Answer>;
+    type Receiver = oneshot::Receiver<BatchAnswer>;
 
     /// Queues a request. Says whether a task has to be started.
-    fn enqueue(lane: &mut Lane) -> (Receiver, bool) {
+    fn enqueue(lane: &mut BatchLane) -> (Receiver, bool) {
         let (answer, receiver) = oneshot::channel();
-        let call = Call { verb: Verb::Release, keys: Words::default(), args: Words::default() };
+        let call = LibraryCall {
+            verb: LibraryVerb::Release,
+            keys: Words::default(),
+            args: Words::default(),
+        };
         let starts = lane.enqueue(Request { call, answer });
         (receiver, starts)
     }
 
     #[test]
     fn few_requests_go_alone_and_more_queue() {
-        let mut lane = Lane::default();
+        let mut lane = BatchLane::default();
         assert!((0..ALONE_MAX).all(|_| lane.go_alone()));
         assert!(!lane.go_alone());
         let (_receiver, starts) = enqueue(&mut lane);
@@ -347,7 +351,7 @@ mod tests {
 
     #[test]
     fn requests_that_arrive_while_batches_are_in_flight_leave_together() {
-        let mut lane = Lane::default();
+        let mut lane = BatchLane::default();
         let queued: Vec<_> = (0..REQUESTS_MAX + 10).map(|_| enqueue(&mut lane)).collect();
         assert_eq!(queued.iter().filter(|(_, starts)| *starts).count(), BATCHES_MAX);
         assert_eq!(lane.next_batch().len(), REQUESTS_MAX);
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_request_whose_caller_has_left_is_not_sent() {
-        let mut lane = Lane::default();
+        let mut lane = BatchLane::default();
         let (left, _) = enqueue(&mut lane);
         let (_stays, _) = enqueue(&mut lane);
         drop(left);
@@ -371,7 +375,7 @@ mod tests {
         let runtimes = [(); 3].map(|()| tokio::runtime::Builder::new_current_thread().build());
         let [idle, busy, new] = runtimes.map(|runtime| runtime.unwrap().handle().id());
         batcher.with_lane(idle, |_| ());
-        batcher.with_lane(busy, Lane::go_alone);
+        batcher.with_lane(busy, BatchLane::go_alone);
         batcher.with_lane(new, |_| ());
         let known: Vec<_> = lock(&batcher.lanes).iter().map(|(id, _)| *id).collect();
         assert_eq!(known, [busy, new]);

@@ -49,8 +49,14 @@ fn order_code(order: Order) -> &'static str {
     }
 }
 
-/// The arguments of `acquire`. The main key of a witness is written by `main`.
-pub(super) fn acquire_args(ask: &Ask, client: &str, main: impl Fn(&Key) -> String) -> Words {
+/// The arguments of `acquire`, with the largest fence that was seen where keys have counters of
+/// their own. The main key of a witness is written by `main`.
+pub(super) fn acquire_args(
+    ask: &Ask,
+    client: &str,
+    seen: Option<u64>,
+    main: impl Fn(&Key) -> String,
+) -> Words {
     let mut args = Words::default();
     let reentry = ask.reentry.map(|id| id.reveal());
     args.push(Hex(ask.claim.id)).push(format_args!(
@@ -69,7 +75,7 @@ pub(super) fn acquire_args(ask: &Ask, client: &str, main: impl Fn(&Key) -> Strin
     args.push(Maybe(ask.attempt.map(|attempt| attempt_words(attempt, &ask.claim))));
     let witness = ask.witness.as_ref();
     args.push(Maybe(witness.map(|claim| format!("{} {}", main(&claim.key), Hex(claim.id)))));
-    args.trim();
+    args.push(Maybe(seen)).trim();
     args
 }
 

@@ -1,4 +1,6 @@
 //! Where the store is and how to speak to it, from a URL.
+//!
+//! Long because a third of it are the tests of what each option means.
 
 use std::time::Duration;
 

@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::faults::fault;
-use super::library::{Call, Verb, Words, is_missing};
-use super::{Inner, codec};
+use super::library::{LibraryCall, LibraryVerb, Words, is_missing};
+use super::{RedisClient, codec};
 use distlock_core::sync::lock;
 
 /// What a confirmation that fails could not do.
 const ACTION: &str = "confirm";
 
-/// ReleaseOptions many confirmations of one runtime are under way at once, each over its connection.
+/// How many confirmations of one runtime are under way at once, each over its connection.
 const CONNECTIONS_MAX: usize = 16;
 
 /// Of how many runtimes connections are kept.
-const RUNTIMES_MAX: usize = 8;
+const CONFIRMING_RUNTIMES_MAX: usize = 8;
 
 /// The connections for confirmations. A connection works only while the runtime that made it does,
 /// so every runtime has its own.
@@ -52,7 +52,7 @@ impl Confirmations {
         let permits = Semaphore::new(CONNECTIONS_MAX);
         let pool = Arc::new(Pool { permits, idle: Mutex::default() });
         pools.push_back((runtime, Arc::clone(&pool)));
-        if pools.len() > RUNTIMES_MAX {
+        if pools.len() > CONFIRMING_RUNTIMES_MAX {
             pools.pop_front();
         }
         pool
@@ -74,7 +74,7 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-impl Inner {
+impl RedisClient {
     /// Renews a hold and says how many replicas have it.
     pub(super) async fn confirm(
         self: &Arc<Self>,
@@ -139,7 +139,7 @@ impl Inner {
         let key = &renewal.claim.key;
         let (mut args, main) = (Words::default(), self.namespace.main(key));
         args.push(codec::Hex(renewal.claim.id)).push(codec::millis(renewal.span));
-        let call = Call { verb: Verb::Confirm, keys: self.namespace.keys(key), args };
+        let call = LibraryCall { verb: LibraryVerb::Confirm, keys: self.namespace.keys(key), args };
         let library = &self.connections.library;
         // Less than the time after which the client crate gives up on the answer.
         let patience = self.connections.config().response_timeout.mul_f64(0.8).as_millis();

@@ -14,7 +14,7 @@ use super::config::{Config, Topology, is_tls, tcp};
 use super::faults::unless_of_a_cluster;
 use super::shared_connection::SharedConnection;
 
-/// ReleaseOptions often the client crate follows a redirection by itself. Every script is idempotent by claim,
+/// How often the client crate follows a redirection by itself. Every script is idempotent by claim,
 /// so its retries do no harm.
 const REDIRECTIONS: u32 = 5;
 

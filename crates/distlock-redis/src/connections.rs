@@ -17,33 +17,33 @@ use super::codec;
 use super::config::Config;
 use super::connection::{Connection, Node};
 use super::faults::{ends_connection, fault};
-use super::library::{Call, Library, is_missing};
-use super::prepare::Seen;
+use super::library::{Library, LibraryCall, is_missing};
+use super::prepare::SeenFences;
 
 use distlock_core::sync::lock;
 
-/// ReleaseOptions many pushes a listener may fall behind. What it misses, its next heartbeat tells.
+/// How many pushes a listener may fall behind. What it misses, its next heartbeat tells.
 const PUSHES_MAX: usize = 1024;
 
-/// ReleaseOptions many channels of a cluster are listened to at once, one for each key waited for.
+/// How many channels of a cluster are listened to at once, one for each key waited for.
 const CHANNELS_MAX: usize = 1024;
 
-/// ReleaseOptions many calls in a row fail before the connection to a cluster is made anew.
+/// How many calls in a row fail before the connection to a cluster is made anew.
 const FAILED_MAX: u32 = 4;
 
-/// ReleaseOptions many runtimes have a connection at once. Beyond it the oldest connection is given up.
+/// How many runtimes have a connection at once. Beyond it the oldest connection is given up.
 const RUNTIMES_MAX: usize = 16;
 
 /// The connections of a client: one for each runtime that calls. A connection is driven by a task
 /// of the runtime that made it, so no call depends on another runtime being polled.
-pub(super) struct Connections {
+pub(super) struct RedisConnections {
     config: Config,
     client: String,
     /// What is listened to from the start; on a cluster nothing is.
     channel: Option<String>,
     /// The fence counter, where all keys share one.
     counter: Option<String>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) seen: Arc<SeenFences>,
     pub(super) library: Arc<Library>,
     current: Arc<Mutex<Vec<Live>>>,
     /// The runtime whose connection listens to pushes; any if none is chosen.
@@ -57,10 +57,10 @@ pub(super) struct Connections {
     push_denied: AtomicBool,
     /// The channels of keys, the one asked for last at the end.
     channels: Arc<Mutex<VecDeque<String>>>,
-    /// ReleaseOptions many calls in a row have failed.
+    /// How many calls in a row have failed.
     failed: AtomicU32,
     epoch: Mutex<Epoch>,
-    /// ReleaseOptions many connections were dialled.
+    /// How many connections were dialled.
     dialled: AtomicU64,
 }
 
@@ -100,7 +100,7 @@ struct Live {
     primary: Option<ConnectionAddr>,
 }
 
-impl Connections {
+impl RedisConnections {
     /// The connections of the client of this id. Nothing is dialled yet.
     pub(super) fn new(
         config: Config,
@@ -178,7 +178,7 @@ impl Connections {
         let _ = self.pushes.send(push);
     }
 
-    /// ReleaseOptions long a call may take, with a connection to be made first.
+    /// How long a call may take, with a connection to be made first.
     pub(super) fn patience(&self) -> Duration {
         2 * (self.config.connect_timeout + self.config.response_timeout)
     }
@@ -194,7 +194,11 @@ impl Connections {
     }
 
     /// Calls a verb of the library.
-    pub(super) async fn call(&self, action: &'static str, call: &Call) -> Result<Value, Fault> {
+    pub(super) async fn call(
+        &self,
+        action: &'static str,
+        call: &LibraryCall,
+    ) -> Result<Value, Fault> {
         self.try_call(action, call).await?.map_err(|error| fault(action, error))
     }
 
@@ -202,7 +206,7 @@ impl Connections {
     pub(super) async fn try_call(
         &self,
         action: &'static str,
-        call: &Call,
+        call: &LibraryCall,
     ) -> Result<Result<Value, RedisError>, Fault> {
         let mut live = self.live(action).await?;
         let answer = self.send_over(&mut live, &self.library.command(call)).await;
@@ -217,7 +221,7 @@ impl Connections {
     pub(super) async fn call_each(
         &self,
         action: &'static str,
-        calls: &[Call],
+        calls: &[LibraryCall],
     ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
         if let [call] = calls {
             return Ok(vec![self.try_call(action, call).await?]);
@@ -244,7 +248,7 @@ impl Connections {
     async fn call_again(
         &self,
         action: &'static str,
-        calls: &[&Call],
+        calls: &[&LibraryCall],
     ) -> Result<Vec<Result<Value, RedisError>>, Fault> {
         let mut live = self.live(action).await?;
         let answers = self.library.call_again(&mut live.connection, calls).await;
@@ -362,8 +366,8 @@ impl Connections {
     }
 }
 
-impl std::fmt::Debug for Connections {
+impl std::fmt::Debug for RedisConnections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connections").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("RedisConnections").field("config", &self.config).finish_non_exhaustive()
     }
 }

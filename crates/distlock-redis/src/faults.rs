@@ -23,7 +23,7 @@ const PASSING: [&str; 14] = [
     "NOMASTERLINK",
 ];
 
-/// ReleaseOptions servers refuse a command inside a script: Redis 7.0, which does not say which, and later
+/// How servers refuse a command inside a script: Redis 7.0, which does not say which, and later
 /// versions and Valkey, which do.
 const DENIED_INSIDE: [&str; 2] =
     ["user executing the script can't run this command", "has no permissions to run the"];

@@ -65,7 +65,7 @@ pub(super) fn whole(mut nodes: Vec<Health>) -> Health {
     all
 }
 
-/// ReleaseOptions many servers copy this one, if it says.
+/// How many servers copy this one, if it says.
 pub(super) fn replicas(health: &Health) -> Option<u64> {
     let fact = health.facts.iter().find(|(name, _)| *name == "replicas");
     fact.and_then(|(_, count)| count.parse().ok())

@@ -17,20 +17,20 @@ use redis::Value;
 
 use super::codec::{Hex, millis};
 use super::faults::fault;
-use super::library::{Call, Verb, Words};
-use super::{Inner, codec};
+use super::library::{LibraryCall, LibraryVerb, Words};
+use super::renew::IndexedStanding;
+use super::{RedisClient, codec};
 
 /// So few are each looked at, and told how many are ahead. See heartbeat.lua.
 const COUNTED_MAX: usize = 16;
 
-/// ReleaseOptions many claims, or groups of claims, one call looks at. The server does nothing else meanwhile.
+/// How many claims, or groups of claims, one call looks at. The server does nothing else meanwhile.
 const LOOKED_AT_MAX: usize = 200;
 
-/// ReleaseOptions many calls go out in one message.
-const CALLS_MAX: usize = 64;
+/// How many calls go out in one message.
+const MESSAGE_CALLS_MAX: usize = 64;
 
 type Beat<'a> = (usize, &'a Renewal);
-type Told = (usize, Result<Standing, Fault>);
 
 /// What one call looks at: claims of one key that wait, each by itself, or by their digests.
 enum Look<'a> {
@@ -47,15 +47,15 @@ impl<'a> Look<'a> {
         each.iter().chain(groups.iter().flat_map(|(_, beats)| beats))
     }
 
-    fn fail(&self, fault: &Fault) -> Vec<Told> {
+    fn fail(&self, fault: &Fault) -> Vec<IndexedStanding> {
         self.beats().map(|(at, _)| (*at, Err(fault.clone()))).collect()
     }
 }
 
 /// What came of some looks.
 #[derive(Default)]
-struct Seen<'a> {
-    told: Vec<Told>,
+struct HeartbeatRound<'a> {
+    told: Vec<IndexedStanding>,
     /// Claims whose digest differs.
     differ: Vec<Beat<'a>>,
     /// Claims that do not wait under this client.
@@ -67,12 +67,15 @@ pub(super) fn is_heartbeat(renewal: &Renewal) -> bool {
     renewal.ticket.is_some() && renewal.weight.is_none() && renewal.fence_floor.is_none()
 }
 
-impl Inner {
+impl RedisClient {
     /// One heartbeat for each key that this client waits for. Those of many keys of one server
     /// leave in one message; on a cluster every key has a slot of its own.
-    pub(super) fn heartbeat<'a>(&'a self, beats: Vec<Beat<'a>>) -> impl Stream<Item = Told> + 'a {
+    pub(super) fn heartbeat<'a>(
+        &'a self,
+        beats: Vec<Beat<'a>>,
+    ) -> impl Stream<Item = IndexedStanding> + 'a {
         let mut looks = looks(beats);
-        let most = if self.namespace.is_on_cluster() { 1 } else { CALLS_MAX };
+        let most = if self.namespace.is_on_cluster() { 1 } else { MESSAGE_CALLS_MAX };
         let messages = FuturesUnordered::new();
         while !looks.is_empty() {
             let rest = looks.split_off(looks.len().min(most));
@@ -83,7 +86,7 @@ impl Inner {
 
     /// Looks by digests first, then at each claim whose digest differs; a claim that does not wait
     /// is renewed by itself.
-    async fn look(&self, looks: Vec<Look<'_>>) -> Vec<Told> {
+    async fn look(&self, looks: Vec<Look<'_>>) -> Vec<IndexedStanding> {
         let mut seen = self.send_looks(looks).await;
         if !seen.differ.is_empty() {
             let again = self.send_looks(each_of(seen.differ)).await;
@@ -95,8 +98,8 @@ impl Inner {
         seen.told
     }
 
-    async fn send_looks<'a>(&self, looks: Vec<Look<'a>>) -> Seen<'a> {
-        let mut seen = Seen::default();
+    async fn send_looks<'a>(&self, looks: Vec<Look<'a>>) -> HeartbeatRound<'a> {
+        let mut seen = HeartbeatRound::default();
         let calls: Vec<_> = looks.iter().map(|look| self.call_of(look)).collect();
         let answers = match self.listen_and_call(&looks, &calls).await {
             Ok(answers) => answers,
@@ -117,7 +120,7 @@ impl Inner {
     async fn listen_and_call(
         &self,
         looks: &[Look<'_>],
-        calls: &[Call],
+        calls: &[LibraryCall],
     ) -> Result<Vec<Result<Value, redis::RedisError>>, Fault> {
         for (_, beat) in looks.iter().filter_map(|look| look.beats().next()) {
             self.listen_to(&beat.claim.key).await?;
@@ -125,7 +128,7 @@ impl Inner {
         self.connections.call_each("renew", calls).await
     }
 
-    fn call_of(&self, look: &Look<'_>) -> Call {
+    fn call_of(&self, look: &Look<'_>) -> LibraryCall {
         let (mut keys, mut args) = (Words::default(), Words::default());
         let span = look.beats().map(|(_, beat)| beat.span).max().unwrap_or_default();
         if let Some((_, first)) = look.beats().next() {
@@ -136,7 +139,7 @@ impl Inner {
         let verb = match look {
             Look::Each(beats) => {
                 args.extend(beats.iter().map(|(_, beat)| Hex(beat.claim.id)));
-                Verb::Heartbeat
+                LibraryVerb::Heartbeat
             }
             Look::Digests(groups) => {
                 for (second, beats) in groups {
@@ -144,10 +147,10 @@ impl Inner {
                         beats.iter().map(|(_, beat)| i128::from(place_hash(beat))).sum();
                     args.push(second).push(beats.len()).push(sum);
                 }
-                Verb::Digest
+                LibraryVerb::Digest
             }
         };
-        Call { verb, keys, args }
+        LibraryCall { verb, keys, args }
     }
 }
 
@@ -181,7 +184,7 @@ fn each_of(mut beats: Vec<Beat<'_>>) -> Vec<Look<'_>> {
     chunks.map(|chunk| Look::Each(chunk.to_vec())).collect()
 }
 
-impl<'a> Seen<'a> {
+impl<'a> HeartbeatRound<'a> {
     /// Adds what an answer tells.
     fn add(&mut self, look: &Look<'a>, value: &Value) -> Result<(), Fault> {
         let id =

@@ -10,16 +10,16 @@ use distlock_core::{
 use redis::Cmd;
 
 use super::codec::millis;
-use super::library::{Call, Verb, Words};
-use super::{Inner, Redis};
+use super::library::{LibraryCall, LibraryVerb, Words};
+use super::{Redis, RedisClient};
 
 /// What a read that fails could not do.
 const READ: &str = "read the journal";
 
-/// ReleaseOptions many entries one command reads. The server does nothing else meanwhile.
+/// How many entries one command reads. The server does nothing else meanwhile.
 const READ_MAX: usize = 500;
 
-/// ReleaseOptions many different milliseconds of a key's past one call looks at, for the same reason.
+/// How many different milliseconds of a key's past one call looks at, for the same reason.
 const STEPS_MAX: usize = 50;
 
 /// An entry as the client crate reads it: its id, then names and values, which may be no texts if
@@ -42,7 +42,8 @@ impl Journal for Redis {
                     args.push(name).push(text);
                 }
             }
-            let call = Call { verb: Verb::Append, keys: self.inner.journal_keys(), args };
+            let call =
+                LibraryCall { verb: LibraryVerb::Append, keys: self.inner.journal_keys(), args };
             self.inner.connections.call("write the journal", &call).await.map(|_| ())
         })
     }
@@ -99,7 +100,7 @@ impl Journal for Redis {
     }
 }
 
-impl Inner {
+impl RedisClient {
     fn journal_keys(&self) -> Words {
         let mut keys = Words::default();
         keys.push(self.namespace.journal()).push(self.namespace.journal_index());
@@ -110,7 +111,7 @@ impl Inner {
     async fn history(&self, key: &Key, from: &str) -> Result<(String, Vec<Row>), Fault> {
         let mut args = Words::default();
         args.push(key).push(STEPS_MAX).push(from);
-        let call = Call { verb: Verb::History, keys: self.journal_keys(), args };
+        let call = LibraryCall { verb: LibraryVerb::History, keys: self.journal_keys(), args };
         let answer = self.connections.call(READ, &call).await?;
         redis::from_redis_value(answer).map_err(|error| Fault::permanent(READ, error))
     }

@@ -13,7 +13,7 @@ const SIDES: [&str; 8] = ["f", "s", "qx", "qs", "c", "p", "d", "x"];
 /// The prefix of side keys in bare mode, where main keys have none.
 const BARE_PREFIX: &str = "distlock-side";
 
-/// ReleaseOptions keys are named.
+/// How keys are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Namespace {
     name: String,

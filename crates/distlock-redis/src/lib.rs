@@ -34,9 +34,9 @@ use tokio::sync::broadcast::error::RecvError;
 use self::batch::Batcher;
 use self::config::Config;
 use self::confirm::Confirmations;
-use self::connections::Connections;
+use self::connections::RedisConnections;
 use self::keys::Namespace;
-use self::library::{Call, Verb, Words};
+use self::library::{LibraryCall, LibraryVerb, Words};
 
 /// A Redis or Valkey server that carries locks. Needs version 7 or later.
 ///
@@ -44,12 +44,12 @@ use self::library::{Call, Verb, Words};
 /// call and again after every failure.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    inner: Arc<Inner>,
+    inner: Arc<RedisClient>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    connections: Arc<Connections>,
+struct RedisClient {
+    connections: Arc<RedisConnections>,
     namespace: Namespace,
     client: String,
     batcher: Batcher,
@@ -67,7 +67,7 @@ impl Redis {
     }
 
     /// A client of the server that a client of the crate `redis` leads to, with its address, login
-    /// and certificates. Connections are made and remade as for a URL, and grants are pushed.
+    /// and certificates. RedisConnections are made and remade as for a URL, and grants are pushed.
     ///
     /// An empty namespace means that keys are used as they are; `distlock` is what URLs use.
     ///
@@ -135,14 +135,14 @@ impl Redis {
         let channel = (!config.is_cluster()).then(|| namespace.channel_of_all() + &client);
         let counter = namespace.counter().map(str::to_owned);
         let batcher = Batcher::new(config.batch && namespace.has_one_main_key());
-        let connections = Connections::new(config, client.clone(), channel, counter);
+        let connections = RedisConnections::new(config, client.clone(), channel, counter);
         let confirmations = Confirmations::default();
-        let inner = Inner { connections, namespace, client, batcher, confirmations };
+        let inner = RedisClient { connections, namespace, client, batcher, confirmations };
         Ok(Self { inner: Arc::new(inner) })
     }
 }
 
-impl Inner {
+impl RedisClient {
     /// Refuses a key whose name is reserved for what locks write themselves.
     fn check_name(&self, action: &'static str, key: &Key) -> Result<(), Fault> {
         if !self.namespace.reserves(key) {
@@ -154,9 +154,15 @@ impl Inner {
     }
 
     async fn acquire(self: &Arc<Self>, ask: &Ask) -> Result<Answer, Fault> {
+        let on_cluster = self.namespace.is_on_cluster();
+        let seen = Some(self.connections.seen.largest()).filter(|seen| on_cluster && *seen > 0);
         let make = || {
-            let args = codec::acquire_args(ask, &self.client, |key| self.namespace.main(key));
-            Call { verb: Verb::Acquire, keys: self.namespace.keys(&ask.claim.key), args }
+            let args = codec::acquire_args(ask, &self.client, seen, |key| self.namespace.main(key));
+            LibraryCall {
+                verb: LibraryVerb::Acquire,
+                keys: self.namespace.keys(&ask.claim.key),
+                args,
+            }
         };
         let value = self.request("acquire", make).await?;
         let answer = self.read(codec::answer(ask.claim.id, &value))?;
@@ -190,7 +196,7 @@ impl Inner {
     async fn inspect(&self, key: &Key) -> Result<Snapshot, Fault> {
         let mut args = Words::default();
         args.push(&self.client).push(SNAPSHOT_MAX);
-        let call = Call { verb: Verb::Inspect, keys: self.namespace.keys(key), args };
+        let call = LibraryCall { verb: LibraryVerb::Inspect, keys: self.namespace.keys(key), args };
         let value = self.connections.call("inspect", &call).await?;
         self.read(codec::snapshot(&self.client, key, &value))
     }

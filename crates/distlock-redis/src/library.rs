@@ -17,7 +17,7 @@ use super::faults::is_denied;
 /// What the name of every version of the library begins with.
 pub(super) const PREFIX: &str = "distlock_";
 
-/// ReleaseOptions many digits of the hash are in the name.
+/// How many digits of the hash are in the name.
 const HASH_DIGITS: usize = 16;
 
 const BODY: &str = concat!(
@@ -48,7 +48,7 @@ struct Script {
 
 /// What the library does, by the name of a verb. See `lua/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum LibraryVerb {
     Acquire,
     Append,
     Confirm,
@@ -63,7 +63,7 @@ pub(super) enum Verb {
     RenewOne,
 }
 
-impl Verb {
+impl LibraryVerb {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -148,13 +148,13 @@ impl<T: Display> Extend<T> for Words {
 
 /// One call of a verb.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) verb: Verb,
+pub(super) struct LibraryCall {
+    pub(super) verb: LibraryVerb,
     pub(super) keys: Words,
     pub(super) args: Words,
 }
 
-/// ReleaseOptions a call names its verb.
+/// How a call names its verb.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Function,
@@ -162,7 +162,7 @@ enum By {
     Text,
 }
 
-impl Call {
+impl LibraryCall {
     fn command(&self, by: By) -> Cmd {
         let bytes = self.keys.text.len() + self.args.text.len() + 128;
         let mut cmd = Cmd::with_capacity(self.keys.len() + self.args.len() + 4, bytes);
@@ -200,7 +200,7 @@ pub(super) fn is_other_version(name: &str) -> bool {
     is_name(name) && name != TEXTS.name
 }
 
-/// ReleaseOptions the server of a client runs the library.
+/// How the server of a client runs the library.
 #[derive(Debug, Default)]
 pub(super) struct Library {
     as_scripts: AtomicBool,
@@ -208,13 +208,13 @@ pub(super) struct Library {
 
 impl Library {
     /// The call as the server is known to take it.
-    pub(super) fn command(&self, call: &Call) -> Cmd {
+    pub(super) fn command(&self, call: &LibraryCall) -> Cmd {
         call.command(if self.runs_as_scripts() { By::Hash } else { By::Function })
     }
 
     /// The same for the first call over a connection: a script is sent as its text, so that later
     /// calls find it.
-    pub(super) fn first_command(&self, call: &Call) -> Cmd {
+    pub(super) fn first_command(&self, call: &LibraryCall) -> Cmd {
         call.command(if self.runs_as_scripts() { By::Text } else { By::Function })
     }
 
@@ -227,7 +227,7 @@ impl Library {
     pub(super) async fn call_again(
         &self,
         connection: &mut Connection,
-        calls: &[&Call],
+        calls: &[&LibraryCall],
     ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
         let beside = calls.first().and_then(|call| call.keys.iter().next()).unwrap_or_default();
         if !self.runs_as_scripts() {
@@ -287,19 +287,19 @@ mod tests {
     use super::super::faults::NEEDED;
     use super::*;
 
-    const ALL: [Verb; 12] = [
-        Verb::Acquire,
-        Verb::Append,
-        Verb::Confirm,
-        Verb::Digest,
-        Verb::Heartbeat,
-        Verb::History,
-        Verb::Inspect,
-        Verb::Many,
-        Verb::Raise,
-        Verb::Release,
-        Verb::Renew,
-        Verb::RenewOne,
+    const ALL: [LibraryVerb; 12] = [
+        LibraryVerb::Acquire,
+        LibraryVerb::Append,
+        LibraryVerb::Confirm,
+        LibraryVerb::Digest,
+        LibraryVerb::Heartbeat,
+        LibraryVerb::History,
+        LibraryVerb::Inspect,
+        LibraryVerb::Many,
+        LibraryVerb::Raise,
+        LibraryVerb::Release,
+        LibraryVerb::Renew,
+        LibraryVerb::RenewOne,
     ];
 
     /// The commands that the library calls by name: all but the two that publish.

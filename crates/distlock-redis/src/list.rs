@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use distlock_core::{Cursor, Fault, FaultKind, Page, SNAPSHOT_MAX};
 
-use super::Inner;
+use super::RedisClient;
 
 /// Where a listing stands: which node, how far its scan has come, and how much of that step was
 /// shown before.
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-impl Inner {
+impl RedisClient {
     pub(super) async fn page(&self, prefix: &str, cursor: Option<&Cursor>) -> Result<Page, Fault> {
         let place = Place::read(cursor);
         let nodes = self.connections.nodes().await?;

@@ -7,14 +7,14 @@ use redis::{Pipeline, RedisError, Value};
 
 use super::connection::Connection;
 use super::faults::is_denied;
-use super::library::{self, Call, Library, Verb, Words, is_missing};
+use super::library::{self, Library, LibraryCall, LibraryVerb, Words, is_missing};
 use super::{codec, health};
 
 /// The largest fence that a client has seen, over all keys.
 #[derive(Debug, Default)]
-pub(super) struct Seen(AtomicU64);
+pub(super) struct SeenFences(AtomicU64);
 
-impl Seen {
+impl SeenFences {
     /// Remembers a fence. One beyond what a floor may be is not from a counter that started with a
     /// clock, and must not drive the counter of others to its end.
     pub(super) fn note(&self, fence: u64) {
@@ -41,7 +41,7 @@ impl Seen {
         }
     }
 
-    fn largest(&self) -> u64 {
+    pub(super) fn largest(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -63,12 +63,12 @@ pub(super) async fn prepare(
     mut connection: Connection,
     library: &Library,
     counter: Option<&str>,
-    seen: &Seen,
+    seen: &SeenFences,
 ) -> Result<Option<String>, RedisError> {
     let (mut keys, mut args) = (Words::default(), Words::default());
     keys.push(counter.unwrap_or_default());
     args.push(seen.largest());
-    let raise = Call { verb: Verb::Raise, keys, args };
+    let raise = LibraryCall { verb: LibraryVerb::Raise, keys, args };
     let mut cmds = Pipeline::with_capacity(2);
     cmds.cmd("INFO").arg("server").add_command(library.first_command(&raise));
     let mut answers = connection.send_all(&cmds).await?.into_iter();

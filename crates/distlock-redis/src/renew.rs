@@ -8,30 +8,30 @@ use redis::Value;
 
 use super::codec::{Hex, Maybe, millis};
 use super::faults::fault;
-use super::library::{Call, Verb, Words};
-use super::{Inner, codec};
+use super::library::{LibraryCall, LibraryVerb, Words};
+use super::{RedisClient, codec};
 
-/// ReleaseOptions many holds one call renews. The server does nothing else meanwhile.
-const HOLDS_MAX: usize = 16;
+/// How many holds one call renews. The server does nothing else meanwhile.
+const HOLDS_PER_CALL_MAX: usize = 16;
 
-/// ReleaseOptions many holds go out in one message, as so many calls as it takes: the server turns to others
+/// How many holds go out in one message, as so many calls as it takes: the server turns to others
 /// between them, and fewer messages wake each side less often.
-const MESSAGE_MAX: usize = 64 * HOLDS_MAX;
+const MESSAGE_MAX: usize = 64 * HOLDS_PER_CALL_MAX;
 
-type Hold<'a> = (usize, &'a Renewal);
-type Told = (usize, Result<Standing, Fault>);
+type HoldRenewal<'a> = (usize, &'a Renewal);
+pub(super) type IndexedStanding = (usize, Result<Standing, Fault>);
 
 /// True for the renewal of a hold and nothing more.
 pub(super) fn is_hold(renewal: &Renewal) -> bool {
     renewal.ticket.is_none() && renewal.weight.is_none() && renewal.fence_floor.is_none()
 }
 
-impl Inner {
+impl RedisClient {
     /// Renews all of them: first those that hold exclusively, and whoever does not by itself.
     pub(super) fn renew_all<'a>(
         &'a self,
-        mut holds: Vec<Hold<'a>>,
-    ) -> impl Stream<Item = Told> + use<'a> {
+        mut holds: Vec<HoldRenewal<'a>>,
+    ) -> impl Stream<Item = IndexedStanding> + use<'a> {
         // On a cluster each main key lies in a slot of its own.
         let most = if self.namespace.is_on_cluster() { 1 } else { MESSAGE_MAX };
         // What one call renews gets the same span.
@@ -58,10 +58,13 @@ impl Inner {
     }
 
     /// Renews exclusive holds; those that are none are left.
-    async fn renew_holds<'a>(&self, holds: Vec<Hold<'a>>) -> (Vec<Told>, Vec<Hold<'a>>) {
+    async fn renew_holds<'a>(
+        &self,
+        holds: Vec<HoldRenewal<'a>>,
+    ) -> (Vec<IndexedStanding>, Vec<HoldRenewal<'a>>) {
         let (mut told, mut left) = (Vec::with_capacity(holds.len()), Vec::new());
         let alike = holds.chunk_by(|(_, a), (_, b)| a.span == b.span);
-        let parts: Vec<_> = alike.flat_map(|alike| alike.chunks(HOLDS_MAX)).collect();
+        let parts: Vec<_> = alike.flat_map(|alike| alike.chunks(HOLDS_PER_CALL_MAX)).collect();
         let calls: Vec<_> = parts.iter().map(|part| self.call_for(part)).collect();
         let answers = match self.connections.call_each("renew", &calls).await {
             Ok(answers) => answers,
@@ -86,17 +89,21 @@ impl Inner {
         (told, left)
     }
 
-    fn call_for(&self, part: &[Hold<'_>]) -> Call {
+    fn call_for(&self, part: &[HoldRenewal<'_>]) -> LibraryCall {
         let (mut keys, mut args) = (Words::default(), Words::default());
         args.push(millis(part.first().map(|(_, first)| first.span).unwrap_or_default()));
         for (_, renewal) in part {
             self.namespace.push_main(&mut keys, &renewal.claim.key);
             args.push(Hex(renewal.claim.id));
         }
-        Call { verb: Verb::Renew, keys, args }
+        LibraryCall { verb: LibraryVerb::Renew, keys, args }
     }
 
-    fn fences_of(&self, part: &[Hold<'_>], value: &Value) -> Result<Vec<Option<u64>>, Fault> {
+    fn fences_of(
+        &self,
+        part: &[HoldRenewal<'_>],
+        value: &Value,
+    ) -> Result<Vec<Option<u64>>, Fault> {
         let Some((_, first)) = part.first() else { return Ok(Vec::new()) };
         self.read(codec::fences(first.claim.id, part.len(), value))
     }
@@ -117,7 +124,7 @@ impl Inner {
         args.push(Hex(renewal.claim.id)).push(&self.client).push(millis(renewal.span));
         args.push(Maybe(renewal.weight)).push(Maybe(renewal.fence_floor)).trim();
         let keys = self.namespace.keys(&renewal.claim.key);
-        let call = Call { verb: Verb::RenewOne, keys, args };
+        let call = LibraryCall { verb: LibraryVerb::RenewOne, keys, args };
         let value = self.connections.call("renew", &call).await?;
         let standing = self.read(codec::standing(renewal.claim.id, &value))?;
         self.connections.seen.note_standing(&standing);

@@ -1,4 +1,4 @@
-//! ReleaseOptions the servers of one store stand together: what only Sentinel and Cluster can have amiss.
+//! How the servers of one store stand together: what only Sentinel and Cluster can have amiss.
 
 use distlock_core::{Fault, Health};
 use redis::Value;
@@ -6,7 +6,7 @@ use redis::Value;
 use super::codec;
 use super::config::Topology;
 use super::connection::Node;
-use super::connections::Connections;
+use super::connections::RedisConnections;
 use super::health;
 use super::library;
 
@@ -20,7 +20,7 @@ const HELLO: &str = "__sentinel__:hello";
 const SENTINELS_MIN: u64 = 3;
 
 /// What all servers of a store say about themselves and about each other.
-pub(super) async fn probe(connections: &Connections) -> Result<Health, Fault> {
+pub(super) async fn probe(connections: &RedisConnections) -> Result<Health, Fault> {
     let mut seen = Vec::new();
     for node in &connections.nodes().await? {
         let info = connections.run_at(node, "probe", &redis::cmd("INFO")).await?;
@@ -34,7 +34,7 @@ pub(super) async fn probe(connections: &Connections) -> Result<Health, Fault> {
 
 /// Libraries of other versions of distlock. They are there as long as clients of these versions may
 /// call them, which only an operator knows.
-async fn other_libraries(connections: &Connections) -> Vec<String> {
+async fn other_libraries(connections: &RedisConnections) -> Vec<String> {
     let mut cmd = redis::cmd("FUNCTION");
     cmd.arg("LIST").arg("LIBRARYNAME").arg(format!("{}*", library::PREFIX));
     // A user who may not know gets no advice.
@@ -69,7 +69,7 @@ fn names_in(value: &Value) -> Vec<String> {
 
 /// Adds what the servers say about each other to what they say about themselves. All of it comes
 /// over the connection that is there: whoever is down costs no time.
-async fn add_topology(connections: &Connections, health: &mut Health) {
+async fn add_topology(connections: &RedisConnections, health: &mut Health) {
     match &connections.config().topology {
         Topology::Sentinel { sentinels, .. } => {
             let mut cmd = redis::cmd("PUBSUB");

@@ -30,7 +30,7 @@ pub(crate) const STREAM_PING: &str = "event: ping\ndata: {}\n\n";
 
 /// Streams what happens to the locks. A client that comes back with `Last-Event-ID` misses nothing
 /// that the journal still has.
-#[utoipa::path(get, path = "/api/v1/events", tag = "locks", params(EventsQuery,
+#[utoipa::path(get, path = crate::paths::EVENTS_PATH, tag = "locks", params(EventsQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "go on after this event",
             max_length = 64)),
     responses(

@@ -22,14 +22,14 @@ const READINESS_PROBE_MAX: Duration = Duration::from_secs(3);
 const READINESS_FRESH: Duration = Duration::from_secs(1);
 
 /// Says that the service is alive, whatever the backend does.
-#[utoipa::path(get, path = "/health", tag = "health",
+#[utoipa::path(get, path = crate::paths::HEALTH_PATH, tag = "health",
     responses((status = 200, description = "alive", body = Alive)))]
 pub(crate) async fn health() -> Json<Alive> {
     Json(Alive { status: "ok", service: "distributed-lock" })
 }
 
 /// Says that the process turns.
-#[utoipa::path(get, path = "/livez", tag = "health",
+#[utoipa::path(get, path = crate::paths::LIVEZ_PATH, tag = "health",
     responses((status = 200, description = "alive", body = String, content_type = "text/plain")))]
 pub(crate) async fn livez() -> &'static str {
     "ok\n"
@@ -37,7 +37,7 @@ pub(crate) async fn livez() -> &'static str {
 
 /// Says whether the stores answer. Callers without a token get an answer that is up to a second
 /// old and has no details.
-#[utoipa::path(get, path = "/readyz", tag = "health",
+#[utoipa::path(get, path = crate::paths::READYZ_PATH, tag = "health",
     responses(
         (status = 200, description = "ready", body = Ready),
         (status = 503, description = "not ready", body = Ready)))]

@@ -29,7 +29,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Shows who leads the election of a key: whoever holds it, under the term that is its fence. With
 /// `Accept: text/event-stream` it goes on and tells of every change.
-#[utoipa::path(get, path = "/api/v1/locks/{key}/leader", tag = "locks",
+#[utoipa::path(get, path = crate::paths::LEADER_PATH, tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     responses(
         (status = 200, description = "the leader and the candidates in line; as a stream: events \

@@ -19,7 +19,7 @@ use crate::state::{App, Peer};
 use crate::wire::{self, LeaseRequest, ModeBody, PROBLEM, ProblemBody, Refusals, millis};
 
 /// The lease of those who do not say.
-pub(crate) const LEASE_TTL_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const LEASE_TTL_DEFAULT: Duration = distlock::TTL_DEFAULT;
 
 const LOCK_FENCE: HeaderName = HeaderName::from_static("lock-fence");
 
@@ -35,7 +35,7 @@ struct LeaseSpec {
 }
 
 /// Asks for a lease, waiting in the queue for up to `waitMs`.
-#[utoipa::path(post, path = "/api/v1/locks/{key}/leases", tag = "leases",
+#[utoipa::path(post, path = crate::paths::LEASES_PATH, tag = "leases",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     request_body(content = LeaseRequest, description = "all members are optional"),
     responses(
@@ -200,7 +200,7 @@ impl LeaseSpec {
         let waited_ms = millis(self.begun.elapsed());
         let about = Some(self.about.clone());
         let body = wire::LeaseBody { waited_ms, ..view(&self.leases, lease, about) };
-        let place = format!("/api/v1/locks/{}/lease", encode(self.key.as_str()));
+        let place = crate::paths::LEASE_PATH.replace("{key}", &encode(self.key.as_str()));
         let mut answer = answer(status, &body);
         if let Ok(place) = HeaderValue::from_str(&place) {
             answer.headers_mut().insert(header::LOCATION, place);

@@ -46,6 +46,7 @@ mod middleware;
 mod open_holds;
 mod openapi;
 mod own_lease;
+mod paths;
 mod patterns;
 mod problem;
 mod renewed_ttls;

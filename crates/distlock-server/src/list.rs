@@ -23,7 +23,7 @@ const HISTORY_DEFAULT: usize = 50;
 const HISTORY_MAX: usize = 200;
 
 /// Lists the keys that are held or waited for, page by page.
-#[utoipa::path(get, path = "/api/v1/locks", tag = "locks", params(ListQuery),
+#[utoipa::path(get, path = crate::paths::LOCKS_PATH, tag = "locks", params(ListQuery),
     responses(
         (status = 200, description = "a page", body = wire::LockPageBody),
         Refusals))]
@@ -48,7 +48,7 @@ pub(crate) async fn list(
 }
 
 /// Looks at one key.
-#[utoipa::path(get, path = "/api/v1/locks/{key}", tag = "locks",
+#[utoipa::path(get, path = crate::paths::LOCK_PATH, tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     responses(
         (status = 200, description = "as it stands", body = wire::LockBody),
@@ -64,7 +64,7 @@ pub(crate) async fn one(
 }
 
 /// Shows the last visits to a key: who waited and held, and how it ended.
-#[utoipa::path(get, path = "/api/v1/locks/{key}/history", tag = "locks",
+#[utoipa::path(get, path = crate::paths::HISTORY_PATH, tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
         HistoryQuery),
     responses((status = 200, description = "newest first", body = wire::HistoryBody), Refusals))]
@@ -84,7 +84,7 @@ pub(crate) async fn history(
 }
 
 /// Takes a hold away from the client that has it, if its fence is still the one that was seen.
-#[utoipa::path(post, path = "/api/v1/locks/{key}/break", tag = "locks",
+#[utoipa::path(post, path = crate::paths::BREAK_PATH, tag = "locks",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512)),
     request_body = BreakRequest,
     responses(

@@ -23,7 +23,7 @@ use crate::wire::{
 
 /// Asks for leases of several keys, all or none, waiting for up to `waitMs` for all of them. Each
 /// is then renewed and released at its own key.
-#[utoipa::path(post, path = "/api/v1/leases", tag = "leases",
+#[utoipa::path(post, path = crate::paths::MANY_LEASES_PATH, tag = "leases",
     request_body(content = ManyLeasesRequest, description = "`keys` is required"),
     responses(
         (status = 201, description = "all are granted", body = ManyLeasesBody),

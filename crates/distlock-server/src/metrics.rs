@@ -103,7 +103,7 @@ pub(crate) async fn tidy(app: Arc<App>) {
 }
 
 /// What the service and its locks have counted, for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "health",
+#[utoipa::path(get, path = crate::paths::METRICS_PATH, tag = "health",
     responses((status = 200, description = "text for Prometheus", body = String,
         content_type = "text/plain"), Refusals))]
 pub(crate) async fn metrics(

@@ -26,7 +26,11 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Checks that the request is meant for us, and counts it.
-pub(crate) async fn door(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_host_and_origin(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let mut response = match check(&app, request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::compat::{dapr, terraform, terraform_state};
+use crate::compat::{dapr, terraform_state};
 use crate::{
     events, health, leader, leases, list, many_leases, metrics, own_lease, patterns, summary,
 };
@@ -67,7 +67,7 @@ struct TerraformLocks;
 
 impl utoipa::Modify for TerraformLocks {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let Some(item) = document.paths.paths.get_mut(terraform::PATH) else { return };
+        let Some(item) = document.paths.paths.get_mut(crate::paths::TERRAFORM_PATH) else { return };
         item.extensions = Some([("x-additionalOperations", operations())].into_iter().collect());
     }
 }
@@ -111,7 +111,7 @@ fn operations() -> Value {
 }
 
 /// The OpenAPI document.
-#[utoipa::path(get, path = "/api/openapi.json", tag = "health",
+#[utoipa::path(get, path = crate::paths::OPENAPI_PATH, tag = "health",
     responses((status = 200, description = "this document", body = serde_json::Value)))]
 pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())

@@ -19,7 +19,7 @@ use crate::state::App;
 use crate::wire::{self, PROBLEM, ProblemBody, Refusals, RenewRequest};
 
 /// Renews a lease, for the ttl that it has unless `ttlMs` says otherwise.
-#[utoipa::path(put, path = "/api/v1/locks/{key}/lease", tag = "leases",
+#[utoipa::path(put, path = crate::paths::LEASE_PATH, tag = "leases",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
         ("Lease-Id" = String, Header, description = "the secret of the lease",
             pattern = "^[0-9a-fA-F]{32}$")),
@@ -98,7 +98,7 @@ async fn find(
 }
 
 /// Releases a lease.
-#[utoipa::path(delete, path = "/api/v1/locks/{key}/lease", tag = "leases",
+#[utoipa::path(delete, path = crate::paths::LEASE_PATH, tag = "leases",
     params(("key" = String, Path, description = "the key, percent-encoded", max_length = 512),
         ("Lease-Id" = String, Header, description = "the secret of the lease",
             pattern = "^[0-9a-fA-F]{32}$")),

@@ -87,7 +87,7 @@ impl Pattern {
 }
 
 /// Runs an operation under a lock: it holds it for `durationMs` and answers when that is over.
-#[utoipa::path(post, path = "/api/locks/{pattern}/{resourceId}", tag = "patterns",
+#[utoipa::path(post, path = crate::paths::PATTERN_PATH, tag = "patterns",
     params(
         ("pattern" = Pattern, Path, description = "the way to lock"),
         ("resourceId" = String, Path, description = "the key, percent-encoded", max_length = 512)),

@@ -15,51 +15,51 @@ use crate::problem::Problem;
 use crate::state::App;
 use crate::{
     dashboard, events, health, leader, leases, list, many_leases, metrics, middleware, openapi,
-    own_lease, patterns, summary,
+    own_lease, paths, patterns, summary,
 };
 
 /// All routes.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let api = api().into_iter();
     api.fold(Router::new(), |router, (path, methods)| router.route(path, methods))
-        .route("/api/docs", get(openapi::reader))
-        .route("/api/docs.js", get(openapi::reader_script))
-        .route("/api/docs.css", get(openapi::reader_style))
+        .route(paths::DOCS_PATH, get(openapi::reader))
+        .route(paths::DOCS_SCRIPT_PATH, get(openapi::reader_script))
+        .route(paths::DOCS_STYLE_PATH, get(openapi::reader_style))
         .merge(dashboard::routes())
         .fallback(async || Problem::not_found())
         .method_not_allowed_fallback(async || {
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Method not allowed")
         })
-        .layer(from_fn_with_state(Arc::clone(app), middleware::door))
+        .layer(from_fn_with_state(Arc::clone(app), middleware::check_host_and_origin))
         .with_state(Arc::clone(app))
 }
 
 /// The routes for programs: all of them are in the OpenAPI document.
 fn api() -> [(&'static str, MethodRouter<Arc<App>>); 20] {
     [
-        ("/health", get(health::health)),
-        ("/livez", get(health::livez)),
-        ("/readyz", get(health::readyz)),
-        ("/metrics", get(metrics::metrics)),
-        ("/api/locks/{pattern}/{resourceId}", post(patterns::run)),
-        ("/api/v1/locks", get(list::list)),
-        ("/api/v1/locks/{key}", get(list::one)),
-        ("/api/v1/locks/{key}/leases", post(leases::create)),
-        ("/api/v1/locks/{key}/leader", get(leader::leader)),
-        ("/api/v1/leases", post(many_leases::create)),
-        ("/api/v1/locks/{key}/lease", put(own_lease::renew).delete(own_lease::release)),
-        ("/api/v1/locks/{key}/history", get(list::history)),
-        ("/api/v1/locks/{key}/break", post(list::break_hold)),
-        ("/api/v1/events", get(events::events)),
-        ("/api/v1/summary", get(summary::summary)),
-        ("/api/openapi.json", get(openapi::document)),
-        (terraform::PATH, {
+        (paths::HEALTH_PATH, get(health::health)),
+        (paths::LIVEZ_PATH, get(health::livez)),
+        (paths::READYZ_PATH, get(health::readyz)),
+        (paths::METRICS_PATH, get(metrics::metrics)),
+        (paths::PATTERN_PATH, post(patterns::run)),
+        (paths::LOCKS_PATH, get(list::list)),
+        (paths::LOCK_PATH, get(list::one)),
+        (paths::LEASES_PATH, post(leases::create)),
+        (paths::LEADER_PATH, get(leader::leader)),
+        (paths::MANY_LEASES_PATH, post(many_leases::create)),
+        (paths::LEASE_PATH, put(own_lease::renew).delete(own_lease::release)),
+        (paths::HISTORY_PATH, get(list::history)),
+        (paths::BREAK_PATH, post(list::break_hold)),
+        (paths::EVENTS_PATH, get(events::events)),
+        (paths::SUMMARY_PATH, get(summary::summary)),
+        (paths::OPENAPI_PATH, get(openapi::document)),
+        (paths::TERRAFORM_PATH, {
             let state = get(terraform_state::read).post(terraform_state::write);
             state.delete(terraform_state::delete).fallback(terraform::terraform)
         }),
-        ("/v1.0-alpha1/lock/{store}", post(dapr::lock)),
-        ("/v1.0-alpha1/unlock/{store}", post(dapr::unlock)),
-        ("/v1.0/metadata", get(dapr::metadata)),
+        (paths::DAPR_LOCK_PATH, post(dapr::lock)),
+        (paths::DAPR_UNLOCK_PATH, post(dapr::unlock)),
+        (paths::DAPR_METADATA_PATH, get(dapr::metadata)),
     ]
 }
 

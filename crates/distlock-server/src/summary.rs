@@ -81,7 +81,7 @@ fn span_seen(held_ms: u64, left_ms: u64) -> u64 {
 }
 
 /// All locks at a glance.
-#[utoipa::path(get, path = "/api/v1/summary", tag = "locks",
+#[utoipa::path(get, path = crate::paths::SUMMARY_PATH, tag = "locks",
     responses(
         (status = 200, description = "at a glance", body = SummaryBody),
         Refusals))]

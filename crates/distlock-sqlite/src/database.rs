@@ -14,6 +14,7 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Result, params};
 use super::boot::Boot;
 use super::cells::as_sql;
 use super::config::SqliteConfig;
+use super::file::OPEN_FILE;
 use super::job::{Access, Job};
 use super::session::{StoreMeta, StoreSession};
 use super::{faults, file, journal, save};
@@ -45,8 +46,6 @@ thread_local! {
     static LOG_PAGES: Cell<c_int> = const { Cell::new(0) };
 }
 
-const OPEN_DATABASE: &str = "open the file of locks";
-
 /// The connection to the file.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -73,7 +72,7 @@ impl Database {
         if !config.file.exists() {
             create(config, &boot)?;
         }
-        let fault = |error: &Error| faults::fault(OPEN_DATABASE, &config.file, error);
+        let fault = |error: &Error| faults::fault(OPEN_FILE, &config.file, error);
         let connection = connect(&config.file, deadline).map_err(|error| fault(&error))?;
         let inode = file::inode(&config.file);
         let database = Self { connection, config: config.clone(), boot, inode };
@@ -185,10 +184,10 @@ impl Database {
     fn check(&self) -> Result<(), Fault> {
         let file = &self.config.file;
         let refuse = |why: &str| {
-            let fault = Fault::permanent(OPEN_DATABASE, why).at_store(self.config.location());
+            let fault = Fault::permanent(OPEN_FILE, why).at_store(self.config.location());
             Err(fault.advise("name another file"))
         };
-        let fault = |error: Error| faults::fault(OPEN_DATABASE, file, &error);
+        let fault = |error: Error| faults::fault(OPEN_FILE, file, &error);
         let pragma = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let version: i64 = pragma("user_version").map_err(fault)?;
         let application: i32 = self
@@ -264,7 +263,7 @@ fn create(config: &SqliteConfig, boot: &Boot) -> Result<(), Fault> {
     name.push(format!(".{}.new", &random[..8]));
     let draft = SqliteConfig { file: name.into(), ..config.clone() };
     let made = file::make(&draft).and_then(|()| {
-        let fault = |error: &Error| faults::fault(OPEN_DATABASE, &config.file, error);
+        let fault = |error: &Error| faults::fault(OPEN_FILE, &config.file, error);
         let connection = connect(&draft.file, Instant::now()).map_err(|error| fault(&error))?;
         let unlogged = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
         unlogged.map_err(|error| fault(&error))?;

@@ -29,7 +29,7 @@ const REFUSED: [(u64, &str); 15] = [
     (0x786f_4256, "VirtualBox shared folders"),
 ];
 
-const OPEN_FILE: &str = "open the file of locks";
+pub(super) const OPEN_FILE: &str = "open the file of locks";
 
 /// Refuses disks that cannot carry locks. Makes the folder if it is the user's own default.
 pub(super) fn check(config: &SqliteConfig) -> Result<(), Fault> {

@@ -210,7 +210,7 @@ impl AcquireMany for Sqlite {
         Box::pin(self.store.run_short("acquire", move |session| {
             acquire_all(&asks, |step| match step {
                 Step::Acquire(ask) => {
-                    let about = VerbSubject::new(ask.claim.id, ask.attempt);
+                    let about = VerbSubject::claim_in(ask.claim.id, ask.attempt);
                     let take = |record: &mut Record, now| record.acquire(ask, client, now);
                     session.decide(&ask.claim.key, client, about, take).map(Some)
                 }

@@ -1,6 +1,6 @@
 //! Writing a record to its rows: no more of it than a verb changed.
 
-use distlock_core::law::{Changes, HeldClaim, WaitingClaim};
+use distlock_core::law::{Changes, HeldClaim, TOMBSTONES_MAX, WaitingClaim};
 use distlock_core::rows::{HolderRow, WaiterRow};
 use distlock_core::{ClaimId, Key, Moment, Ticket};
 use rusqlite::{Connection, Params, Result, params};
@@ -9,9 +9,6 @@ use super::cells::as_sql;
 
 /// Ends a hold.
 pub(super) const DROP_HOLDER: &str = "DELETE FROM holders WHERE key = ?1 AND claim = ?2";
-
-/// How many dead claims a key remembers.
-const SAVED_TOMBSTONES_MAX: i64 = 10_000;
 
 /// Writes down what a verb changed.
 pub(super) fn save(connection: &Connection, key: &Key, changes: &Changes<'_>) -> Result<()> {
@@ -110,6 +107,7 @@ impl PartsWriter<'_> {
         };
         let params = params![self.key, id.as_bytes(), as_sql(until.as_micros())];
         self.run(include_str!("../sql/put_grave.sql"), params)?;
-        self.run(include_str!("../sql/limit_graves.sql"), params![self.key, SAVED_TOMBSTONES_MAX])
+        let most = as_sql(TOMBSTONES_MAX as u64);
+        self.run(include_str!("../sql/limit_graves.sql"), params![self.key, most])
     }
 }

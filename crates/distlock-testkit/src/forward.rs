@@ -17,7 +17,11 @@
 ///         0: capabilities, acquire, renew, inspect, list, probe, pushes, extensions
 ///     );
 ///
-///     fn release<'a>(&'a self, target: &'a Target, how: ReleaseOptions) -> Pending<'a, ReleaseOutcome> {
+///     fn release<'a>(
+///         &'a self,
+///         target: &'a Target,
+///         how: ReleaseOptions,
+///     ) -> Pending<'a, ReleaseOutcome> {
 ///         self.0.release(target, ReleaseOptions { bury: Duration::ZERO, ..how })
 ///     }
 /// }

@@ -1,4 +1,6 @@
 //! One leader among many candidates.
+//!
+//! Long because every form of campaigning has its documentation and a runnable example.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! A lock that is held: it is renewed until it is released, dropped or lost.
+//!
+//! Long because every method has an example; there are 200 lines of code.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! A hold as plain data, for those who keep it themselves.
+//!
+//! Long because every form of acquiring has an example and its errors.
 
 use std::time::Duration;
 
@@ -240,8 +242,8 @@ impl Leases {
     /// # Errors
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
-    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { lock: self.lock.configure(change)?, ..self })
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        Ok(Self { lock: self.lock.configure(change)?, ..self.clone() })
     }
 
     /// How long the lease is sure to last by this machine's clock; zero if it has ended.

@@ -32,7 +32,7 @@ pub use distlock_core::{
     AcquisitionId, Backend, Capabilities, ClaimId, Clock, Cursor, EntryId, Fault, FaultKind,
     Health, Holder, Invalid, JOURNAL_PAGE_MAX, Journal, JournalEntry, JournalPage, Key, Label,
     ManualClock, Mode, Moment, NoQuorum, NodeHealth, NodeState, Note, NoteEvent, Order, Page,
-    Printable, ReentryId, Retention, Snapshot, Waiter,
+    Printable, ReentryId, Retention, Snapshot, TTL_DEFAULT, Waiter,
 };
 
 pub use election::{Election, Leader, Leadership};

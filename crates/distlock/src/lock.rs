@@ -57,8 +57,8 @@ impl Shape {
 }
 
 impl Lock {
-    pub(crate) fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { settings: self.keeper.configure(&self.settings, change)?, ..self })
+    pub(crate) fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        Ok(Self { settings: self.keeper.configure(&self.settings, change)?, ..self.clone() })
     }
 
     /// How long the waiting forms wait.

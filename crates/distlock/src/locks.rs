@@ -1,4 +1,6 @@
 //! The front door: locks on one backend.
+//!
+//! Long because every method has an example; there are 200 lines of code.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
-    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
         Ok(Self { lock: self.lock.configure(change)? })
     }
 

@@ -1,9 +1,11 @@
 //! What a user may choose, and the check at the door.
+//!
+//! Long because every option is documented where it is set and checked.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use distlock_core::{Invalid, Label, Retention, TTL_MAX, TTL_MIN, Wait};
+use distlock_core::{Invalid, Label, Retention, TTL_DEFAULT, TTL_MAX, TTL_MIN, Wait};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::backoff::Backoff;
@@ -89,7 +91,7 @@ pub enum WaitMode {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            ttl: Duration::from_secs(30),
+            ttl: TTL_DEFAULT,
             max_wait: None,
             wait_mode: WaitMode::Queue,
             owner: None,

@@ -49,7 +49,7 @@ impl ReentrantMutex {
     /// # Errors
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
-    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
         Ok(Self { lock: self.lock.configure(change)? })
     }
 

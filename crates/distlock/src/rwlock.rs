@@ -54,8 +54,8 @@ impl RwLock {
     /// # Errors
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
-    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { lock: self.lock.configure(change)?, ..self })
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        Ok(Self { lock: self.lock.configure(change)?, ..self.clone() })
     }
 
     /// Who goes first. All readers of a key must agree; while others hold or wait under another

@@ -86,8 +86,8 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::Invalid`], naming the option that is out of range.
-    pub fn configure(self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
-        Ok(Self { lock: self.lock.configure(change)?, ..self })
+    pub fn configure(&self, change: impl FnOnce(Options) -> Options) -> Result<Self, Error> {
+        Ok(Self { lock: self.lock.configure(change)?, ..self.clone() })
     }
 
     /// Waits for a permit, up to `max_wait` if that is set.

@@ -98,7 +98,7 @@ fn only_the_keeper_and_the_io_of_drivers_spawn() {
         "distlock-sqlite/src/worker.rs",
         "distlock-sqlite/src/wake.rs",
         "distlock-postgres/src/connection.rs",
-        "distlock-postgres/src/home.rs",
+        "distlock-postgres/src/thread.rs",
         "distlock-postgres/src/lib.rs",
         "distlock-postgres/src/listener.rs",
         "distlock-postgres/src/notifier.rs",
@@ -173,6 +173,9 @@ fn files_and_lines_stay_readable() {
     for source in sources("crates") {
         let code = source.code.lines().count();
         assert!(code <= 400, "{} has {code} lines of code", source.path);
+        let (lines, mut top) = (source.whole.lines().count(), source.whole.lines().take(8));
+        let reason = top.any(|line| line.contains("Long because"));
+        assert!(lines <= 400 || reason, "{} has {lines} lines and no reason", source.path);
         for (number, line) in source.whole.lines().enumerate() {
             let width = line.chars().count();
             assert!(width <= 100, "{}:{} is {width} wide", source.path, number + 1);
@@ -197,6 +200,11 @@ fn every_public_async_fn_tells_about_cancellation_and_shows_an_example() {
                     seen += 1;
                     let place = format!("{}: {line}", source.path);
                     assert!(docs.contains("# Cancel safety"), "{place} hides its cancel safety");
+                    let fails = source.whole.lines().skip_while(|l| l.trim_start() != line);
+                    let signature: Vec<_> = fails.take(8).collect();
+                    let end = signature.iter().position(|l| l.ends_with('{')).unwrap_or(7);
+                    let fails = signature[..=end].iter().any(|l| l.contains("-> Result<"));
+                    assert!(!fails || docs.contains("# Errors"), "{place} hides its errors");
                     assert!(docs.contains("```"), "{place} has no example");
                 }
                 docs.clear();
@@ -231,10 +239,6 @@ fn a_type_or_constant_has_one_meaning_in_the_whole_workspace() {
         if source.path.starts_with("crates/distlock/src/blocking/") {
             continue;
         }
-        // Remove this line once the driver has names of its own throughout.
-        if source.path.starts_with("crates/distlock-redis/") {
-            continue;
-        }
         for name in source.code.lines().filter_map(declared) {
             places.entry(name.to_owned()).or_default().push(source.path.clone());
         }
@@ -242,4 +246,35 @@ fn a_type_or_constant_has_one_meaning_in_the_whole_workspace() {
     assert!(places.len() > 500, "only {} types and constants found", places.len());
     places.retain(|name, found| found.len() > 1 && !alternatives.contains(&name.as_str()));
     assert!(places.is_empty(), "names with more than one meaning: {places:#?}");
+}
+
+#[test]
+fn the_map_of_the_architecture_is_short_and_names_files_that_exist() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert!(page.lines().count() <= 250, "{} lines", page.lines().count());
+    let files: Vec<_> = sources("crates").into_iter().map(|source| source.path).collect();
+    let mut named = 0;
+    for word in page.split(|c: char| !c.is_alphanumeric() && !"_./-{},".contains(c)) {
+        let word = word.trim_matches(['.', ',', '-']);
+        if !word.ends_with(".rs") {
+            continue;
+        }
+        named += 1;
+        let alternatives: Vec<String> = match word.split_once('{').zip(word.split_once('}')) {
+            Some(((before, _), (inside, after))) => inside
+                .split_once('{')
+                .unwrap()
+                .1
+                .split(',')
+                .map(|name| format!("{before}{name}{after}"))
+                .collect(),
+            None => vec![word.to_owned()],
+        };
+        for name in alternatives {
+            let ending = format!("/{name}");
+            let is_it = |file: &String| *file == name || file.ends_with(&ending);
+            assert!(files.iter().any(is_it), "there is no file {name}");
+        }
+    }
+    assert!(named > 100, "only {named} files named");
 }

@@ -14,10 +14,11 @@ use crate::report::millis;
 use crate::signals::Signals;
 use crate::take::{self, NotAcquired};
 use crate::token::{LEASE_VAR, TokenFile};
-use crate::{cmd, journal, out, shell};
+use crate::{cmd, help, journal, out, shell};
 
-/// What `acquire` takes.
+/// Acquire a lease for a script, which renews and releases it itself
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::ACQUIRE)]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -34,7 +35,7 @@ pub(crate) struct AcquireArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// The name of what must not be done twice at once
+    /// The key to lock
     pub(crate) key: String,
 }
 

@@ -2,19 +2,20 @@
 
 use crate::args::StoreArgs;
 use crate::exit::{Failure, NOT_ACQUIRED};
-use crate::{cmd, journal, out};
+use crate::{cmd, help, journal, out};
 
-/// What `break` takes.
+/// Release the hold of another client, if its fence is still the one given
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::BREAK)]
 pub(crate) struct BreakArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// The fence of the holder that is meant, as status shows it: a newer holder is never hit
+    /// The fence of the holder, as status shows it; a newer holder is not affected
     #[arg(long, value_name = "N")]
     pub(crate) fence: u64,
 
-    /// Why; for the record
+    /// The reason, written to the journal
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
 

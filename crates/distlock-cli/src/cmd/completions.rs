@@ -5,10 +5,11 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::exit::Failure;
-use crate::out;
+use crate::{help, out};
 
-/// What `completions` takes.
+/// Print completions for a shell
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::COMPLETIONS)]
 pub(crate) struct CompletionsArgs {
     /// The shell to write them for
     pub(crate) shell: Shell,

@@ -7,10 +7,11 @@ use serde_json::json;
 
 use crate::args::BACKEND_DEFAULT;
 use crate::exit::{self, Failure};
-use crate::{cmd, out};
+use crate::{cmd, help, out};
 
-/// What `doctor` takes.
+/// Check a store and suggest fixes
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::DOCTOR)]
 pub(crate) struct DoctorArgs {
     /// Print JSON, one object per finding and line
     #[arg(long)]

@@ -10,10 +10,11 @@ use crate::progress::{ProgressEvents, ProgressStyle};
 use crate::report::{RunOutcome, RunSummary};
 use crate::signals::Signals;
 use crate::take::NotAcquired;
-use crate::{cmd, held, launch, out, session};
+use crate::{cmd, held, help, launch, out, session};
 
-/// What `elect` takes.
+/// Run a command on the elected leader; rejoin the election when leadership is lost
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::ELECT, override_usage = help::ELECT_USAGE)]
 pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

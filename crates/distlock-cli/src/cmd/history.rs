@@ -7,24 +7,25 @@ use distlock::{HoldRecord, HoldRecordState, Mode, Printable};
 use crate::args::StoreArgs;
 use crate::cmd::ls;
 use crate::exit::Failure;
-use crate::{cmd, out, span, view};
+use crate::{cmd, help, out, span, view};
 
-/// What `history` takes.
+/// Show past holds and waits of a key and how they ended
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::HISTORY)]
 pub(crate) struct HistoryArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// How many visits to show at most, the last ones first
+    /// How many holds to show at most, the latest first
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=240))]
     pub(crate) limit: u16,
 
-    /// Print JSON, one object per visit and line
+    /// Print JSON, one object per hold and line
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The key whose past to show
+    /// The key whose history to show
     pub(crate) key: String,
 }
 

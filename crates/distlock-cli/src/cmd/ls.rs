@@ -6,13 +6,14 @@ use distlock::{Error, Locks, Snapshot};
 
 use crate::args::StoreArgs;
 use crate::exit::Failure;
-use crate::{cmd, out, view};
+use crate::{cmd, help, out, view};
 
 /// How many keys are shown at most.
 pub(crate) const KEYS_SHOWN_MAX: usize = 10_000;
 
-/// What `ls` takes.
+/// List the keys that are held or waited for
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::LS)]
 pub(crate) struct LsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

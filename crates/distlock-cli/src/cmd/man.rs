@@ -7,10 +7,11 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 use crate::exit::{CONFIGURATION, Failure, INTERNAL};
-use crate::out;
+use crate::{help, out};
 
-/// What `man` takes.
+/// Print the manual page
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::MAN)]
 pub(crate) struct ManArgs {
     /// Write a page for each command into this folder, instead of the first page to stdout
     #[arg(long, value_name = "FOLDER")]

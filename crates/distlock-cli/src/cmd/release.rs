@@ -5,10 +5,11 @@ use distlock::HoldEnd;
 use crate::args::StoreArgs;
 use crate::exit::{Failure, LOST};
 use crate::token::Which;
-use crate::{cmd, journal};
+use crate::{cmd, help, journal};
 
-/// What `release` takes.
+/// Release a lease that `acquire` printed
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::RELEASE)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

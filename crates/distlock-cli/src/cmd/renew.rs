@@ -9,10 +9,11 @@ use crate::args::StoreArgs;
 use crate::exit::Failure;
 use crate::report::millis;
 use crate::token::Which;
-use crate::{cmd, journal, out, span};
+use crate::{cmd, help, journal, out, span};
 
-/// What `renew` takes.
+/// Extend a lease that `acquire` printed
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::RENEW)]
 pub(crate) struct RenewArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

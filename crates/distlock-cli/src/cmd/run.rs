@@ -10,10 +10,11 @@ use clap::ValueEnum;
 use crate::args::{self, LeaseArgs, ProgressArgs, StoreArgs, WaitArgs};
 use crate::exit::Failure;
 use crate::plan::RunPlan;
-use crate::{cmd, held, launch, session, span};
+use crate::{cmd, held, help, launch, session, span};
 
-/// What `run` takes. Everything after the first word of CMD belongs to CMD.
+/// Hold a key while a command runs
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::RUN, override_usage = help::RUN_USAGE)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -26,7 +27,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) talking: ProgressArgs,
 
-    /// Keep the key so long even if CMD was quicker; distlock itself returns at once [default: 0]
+    /// Keep the key for at least this long, even if CMD ends sooner; distlock returns with CMD
+    /// [default: 0]
     #[arg(long, value_name = "DUR", value_parser = span::parse)]
     pub(crate) at_least: Option<Duration>,
 
@@ -42,15 +44,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value_t = IfDown::Fail)]
     pub(crate) if_down: IfDown,
 
-    /// Enter again what a surrounding distlock run already holds
+    /// Enter a key that an enclosing distlock run already holds
     #[arg(long, conflicts_with_all = ["shared", "permits"])]
     pub(crate) reentrant: bool,
 
-    /// Write how it went to FILE, as JSON
+    /// Write the outcome to FILE as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 
-    /// Flags for a purpose: cron means -n -E 0 --at-least 30s -q
+    /// A set of flags: cron means -n -E 0 --at-least 30s -q
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
 
@@ -88,10 +90,10 @@ impl RunCommandArgs {
 /// The key and the command that runs under it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CommandArgs {
-    /// The name of what must not be done twice at once, such as deploy/prod
+    /// The key to lock, such as deploy/prod
     pub(crate) key: String,
 
-    /// The command and its arguments; no shell is between
+    /// The command and its arguments, run without a shell; all words after CMD belong to it
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, num_args = 1..)]
     pub(crate) command: Vec<OsString>,
 }
@@ -122,11 +124,11 @@ pub(crate) struct GuardArgs {
 /// What to do with the command if the lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// TERM, and KILL before anybody else can enter
+    /// TERM, then KILL before another client can enter
     Term,
-    /// KILL before anybody else can enter
+    /// KILL before another client can enter
     Kill,
-    /// Say so and let it run
+    /// Print a warning and let CMD run
     Warn,
 }
 

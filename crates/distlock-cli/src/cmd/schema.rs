@@ -4,10 +4,11 @@ use clap::ValueEnum;
 use distlock::backends::postgres;
 
 use crate::exit::{self, Failure};
-use crate::out;
+use crate::{help, out};
 
-/// What `schema` takes.
+/// Print the tables of a store, for those who let no program create them
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::SCHEMA_HELP)]
 pub(crate) struct SchemaArgs {
     /// The store to print the tables of
     #[arg(value_enum)]

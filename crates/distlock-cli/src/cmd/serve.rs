@@ -10,13 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::StoreArgs;
 use crate::exit::{self, Failure};
+use crate::help;
 use crate::{log, open_files, out, signals, span};
 
 /// How long reading the files again may take.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
 
-/// What `serve` takes.
+/// Serve locks over HTTP
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::SERVE)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,

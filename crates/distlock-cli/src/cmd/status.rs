@@ -2,10 +2,11 @@
 
 use crate::args::StoreArgs;
 use crate::exit::{Failure, NOT_ACQUIRED};
-use crate::{cmd, out, view};
+use crate::{cmd, help, out, view};
 
-/// What `status` takes.
+/// Show who holds a key and who waits for it
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::STATUS)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -18,7 +19,7 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) exit_code: bool,
 
-    /// The key to look at
+    /// The key to show
     pub(crate) key: String,
 }
 

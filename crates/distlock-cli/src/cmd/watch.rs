@@ -9,19 +9,20 @@ use crate::args::StoreArgs;
 use crate::cmd::{follow, ls};
 use crate::exit::Failure;
 use crate::signals::Signals;
-use crate::{cmd, out, place, span, view};
+use crate::{cmd, help, out, place, span, view};
 
-/// What `watch` takes.
+/// Show the held keys, refreshed continuously
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = help::WATCH)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// How often to look
+    /// The interval between two refreshes
     #[arg(short, long, value_name = "DUR", value_parser = span::parse, default_value = "1s")]
     pub(crate) interval: Duration,
 
-    /// Print JSON, one object per key and line, at each look; with --events, one per event
+    /// Print JSON, one object per key and line, at each refresh; with --events, one per event
     #[arg(long)]
     pub(crate) json: bool,
 

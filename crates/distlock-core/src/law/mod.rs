@@ -48,4 +48,4 @@ pub use holders::HeldClaim;
 pub use many::{Step, acquire_all};
 pub use parts::{Changes, OmittedRows, OmittedSharers, Parts};
 pub use queue::WaitingClaim;
-pub use record::{AddressedPush, Now, Record};
+pub use record::{AddressedPush, Now, Record, TOMBSTONES_MAX};

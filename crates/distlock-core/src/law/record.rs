@@ -1,4 +1,6 @@
 //! All that a store knows of one key, and the three verbs that change it.
+//!
+//! Long because the three verbs read one record and are read together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use crate::{
 };
 
 /// How many dead claim ids a key remembers; beyond it the one that would be forgotten first goes.
-const TOMBSTONES_MAX: usize = 10_000;
+pub const TOMBSTONES_MAX: usize = 10_000;
 
 /// The present, as the store sees it.
 #[derive(Clone, Copy, Debug)]

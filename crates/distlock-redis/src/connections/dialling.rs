@@ -12,10 +12,10 @@ use super::super::connection::{Connection, dial, primary_now};
 use super::super::faults::{dial_fault, is_denied};
 use super::super::prepare::{load, prepare};
 use super::super::push::{has_moved, read_push, unverified};
-use super::{Connections, Dialled, Dialling, Live, RUNTIMES_MAX};
+use super::{Dialled, Dialling, Live, RUNTIMES_MAX, RedisConnections};
 use distlock_core::sync::lock;
 
-impl Connections {
+impl RedisConnections {
     /// The connection of the present runtime, if there is one.
     fn known(&self) -> Option<Live> {
         let runtime = Handle::current().id();

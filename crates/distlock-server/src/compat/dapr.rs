@@ -73,7 +73,7 @@ enum DaprUnlockStatus {
 
 /// Takes a lock, as Dapr's API does: a lock that is taken is `{"success":false}`. Needs the scope
 /// `lock:dapr/<store>/`.
-#[utoipa::path(post, path = "/v1.0-alpha1/lock/{store}", tag = "dapr",
+#[utoipa::path(post, path = crate::paths::DAPR_LOCK_PATH, tag = "dapr",
     params(("store" = String, Path, description = "a lock store (--dapr-store)",
         pattern = "^lockstore$")),
     request_body = DaprLock,
@@ -129,7 +129,7 @@ fn failed(error: &Error) -> DaprRefusal {
 }
 
 /// Releases a lock of this token and this owner, as Dapr's API does.
-#[utoipa::path(post, path = "/v1.0-alpha1/unlock/{store}", tag = "dapr",
+#[utoipa::path(post, path = crate::paths::DAPR_UNLOCK_PATH, tag = "dapr",
     params(("store" = String, Path, description = "a lock store (--dapr-store)",
         pattern = "^lockstore$")),
     request_body = DaprUnlock,
@@ -228,7 +228,7 @@ where
 }
 
 /// Shows the lock stores: what Dapr's clients look at before they begin.
-#[utoipa::path(get, path = "/v1.0/metadata", tag = "dapr",
+#[utoipa::path(get, path = crate::paths::DAPR_METADATA_PATH, tag = "dapr",
     responses((status = 200, description = "the lock stores", body = DaprMetadata), Refusals))]
 pub(crate) async fn metadata(State(app): State<Arc<App>>, _: Caller) -> Json<DaprMetadata> {
     Json(DaprMetadata::new(&app.config.dapr_stores))

@@ -26,9 +26,6 @@ use crate::state::App;
 use crate::wire::TerraformQuery;
 use crate::wire::terraform::LockInfo;
 
-/// The address of a state.
-pub(crate) const PATH: &str = "/api/compat/terraform/{name}";
-
 /// What it answers to.
 const ALLOWED: &str = "LOCK, UNLOCK, GET, HEAD, POST, DELETE";
 
@@ -142,7 +139,7 @@ impl Workspace {
         let found = if known.is_some() { known } else { leases.find(id).await? };
         let ended = match found {
             Some(lease) => {
-                let ended = self.named(leases, &info)?.release(&lease).await?;
+                let ended = self.named(&leases, &info)?.release(&lease).await?;
                 quota.ended(&lease);
                 if ended == HoldEnd::Released {
                     audit::record(&self.app, &self.caller, &self.key, "unlock");
@@ -160,7 +157,7 @@ impl Workspace {
     }
 
     /// The leases under the name of the caller, for the journal.
-    fn named(&self, leases: Leases, info: &LockInfo) -> Result<Leases, Problem> {
+    fn named(&self, leases: &Leases, info: &LockInfo) -> Result<Leases, Problem> {
         let reason = info.pack(Label::LEN_MAX);
         Ok(leases.configure(|o| {
             let o = if info.who.is_empty() { o } else { o.owner(label(&info.who)) };

@@ -18,7 +18,7 @@ use crate::state::App;
 use crate::wire::{PROBLEM, ProblemBody, Refusals, StateQuery};
 
 /// Reads a Terraform state. Needs the scope `state:<prefix>`.
-#[utoipa::path(get, path = "/api/compat/terraform/{name}", tag = "terraform",
+#[utoipa::path(get, path = crate::paths::TERRAFORM_PATH, tag = "terraform",
     params(("name" = String, Path, description = "the name of the state, percent-encoded",
         max_length = 500)),
     responses(
@@ -44,7 +44,7 @@ pub(crate) async fn read(
 
 /// Writes a Terraform state, for the holder of its lock alone. Needs the scopes `lock:<prefix>` and
 /// `state:<prefix>`.
-#[utoipa::path(post, path = "/api/compat/terraform/{name}", tag = "terraform",
+#[utoipa::path(post, path = crate::paths::TERRAFORM_PATH, tag = "terraform",
     params(("name" = String, Path, description = "the name of the state, percent-encoded",
         max_length = 500), StateQuery),
     request_body(content = serde_json::Value, description = "the state: at most 64 MiB"),
@@ -86,7 +86,7 @@ pub(crate) async fn write(
 
 /// Deletes a Terraform state, for the holder of its lock or for an operator. Needs the scope
 /// `state:<prefix>` and the lock's `ID`, or the scope `admin`.
-#[utoipa::path(delete, path = "/api/compat/terraform/{name}", tag = "terraform",
+#[utoipa::path(delete, path = crate::paths::TERRAFORM_PATH, tag = "terraform",
     params(("name" = String, Path, description = "the name of the state, percent-encoded",
         max_length = 500), StateQuery),
     responses(

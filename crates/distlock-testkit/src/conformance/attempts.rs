@@ -74,6 +74,25 @@ pub async fn a_claim_without_attempts_is_given_up_by_none(subject: &dyn Subject)
     assert_eq!(a.release(&plain).await, ReleaseOutcome::WasHeld);
 }
 
+/// A client that repeats a call more often than a store can keep apart keeps what the last call was
+/// granted, however many clean-ups of earlier calls arrive after it.
+pub async fn many_clean_ups_give_up_nothing_that_a_later_call_has(subject: &dyn Subject) {
+    const CALLS: usize = 20;
+    let stage = KitStage::new(subject);
+    let [a, b] = stage.clients().await;
+    let first = attempted(&stage.mutex());
+    let calls: Vec<_> = (0..CALLS).map(|_| attempted(&first)).collect();
+    for call in &calls {
+        granted(a.ask(call).await);
+    }
+    let (last, earlier) = calls.split_last().expect("there are calls");
+    for call in earlier {
+        assert_eq!(clean_up(&a, call, burying(LONG)).await, ReleaseOutcome::Gone);
+    }
+    held(b.renew(last, LONG).await);
+    assert_eq!(b.release(last).await, ReleaseOutcome::WasHeld);
+}
+
 /// A release by its claim ends a hold, whatever other calls have asked for it.
 pub async fn a_release_ends_all_attempts(subject: &dyn Subject) {
     let stage = KitStage::new(subject);

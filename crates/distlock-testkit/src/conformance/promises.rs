@@ -182,6 +182,7 @@ macro_rules! for_each_promise {
             attempts::a_claim_goes_with_its_last_attempt [],
             attempts::a_dead_attempt_is_refused_and_another_is_granted [],
             attempts::a_claim_without_attempts_is_given_up_by_none [],
+            attempts::many_clean_ups_give_up_nothing_that_a_later_call_has [],
             attempts::a_release_ends_all_attempts [],
             attempts::a_place_goes_with_its_last_attempt [Queue],
             attempts::a_shared_claim_goes_with_its_last_attempt [Sharing],

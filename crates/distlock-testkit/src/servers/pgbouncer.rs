@@ -11,7 +11,7 @@ use super::postgres::{PostgresServer, own_folder};
 use super::redis::free_port;
 
 /// How long it may take to start.
-const START_MAX: Duration = Duration::from_secs(20);
+const PGBOUNCER_START_MAX: Duration = Duration::from_secs(20);
 
 /// A pooler in transaction mode on a free port of the loopback interface. It dies with this value.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl PgBouncer {
         self.process = Some(process);
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(started.elapsed() < START_MAX, "pgbouncer does not start");
+            assert!(started.elapsed() < PGBOUNCER_START_MAX, "pgbouncer does not start");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,4 +1,6 @@
 //! A PostgreSQL server of a test's own, and its streaming standby.
+//!
+//! Long because a primary, its standby, its clock and its certificates are one process to start.
 
 use std::fs;
 use std::io::Write;
@@ -13,10 +15,10 @@ use super::folder::TempFolder;
 use super::redis::free_port;
 
 /// How long a server may take to start.
-const START_MAX: Duration = Duration::from_secs(60);
+const POSTGRES_START_MAX: Duration = Duration::from_secs(60);
 
 /// How many ports are tried.
-const STARTS_MAX: usize = 5;
+const POSTGRES_STARTS_MAX: usize = 5;
 
 /// What every server is told: a disk that is not waited for, and nothing that runs beside the test.
 const SETTINGS: [&str; 8] = [
@@ -30,7 +32,7 @@ const SETTINGS: [&str; 8] = [
     "wal_receiver_status_interval=1s",
 ];
 
-const PASS: &str = include_str!("sql/pass.sql");
+const PASS_SQL: &str = include_str!("sql/pass.sql");
 
 const STOP_CLOCK: &str = include_str!("sql/stop_clock.sql");
 
@@ -127,7 +129,7 @@ impl PostgresServer {
                          WHERE flush_lsn >= pg_current_wal_insert_lsn()";
         let started = Instant::now();
         while self.sql(caught_up).parse::<usize>().is_ok_and(|found| found < count) {
-            assert!(started.elapsed() < START_MAX, "the standby does not follow");
+            assert!(started.elapsed() < POSTGRES_START_MAX, "the standby does not follow");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -204,7 +206,7 @@ impl PostgresServer {
     /// If the server cannot be reached.
     pub fn pass_in(&self, schema: &str, while_: Duration) {
         let us = format!("us={}", while_.as_micros());
-        let path = format!("SET search_path = {schema};\n{PASS}");
+        let path = format!("SET search_path = {schema};\n{PASS_SQL}");
         let passed = self.psql(&["-q", "-v", &us, "-f", "-"], &path);
         passed.unwrap_or_else(|why| panic!("time does not pass: {why}"));
     }
@@ -313,7 +315,7 @@ impl PostgresServer {
 
     fn run_in(account: Account, folder: TempFolder, settings: Vec<String>) -> Self {
         let mut server = Self { account, folder, port: 0, settings, process: None };
-        for _ in 0..STARTS_MAX {
+        for _ in 0..POSTGRES_STARTS_MAX {
             server.port = free_port();
             if server.run() {
                 return server;
@@ -341,7 +343,11 @@ impl PostgresServer {
         self.process = Some(process);
         let started = Instant::now();
         while self.try_sql("SELECT 1").is_err() {
-            assert!(started.elapsed() < START_MAX, "postgres does not start: {}", self.log());
+            assert!(
+                started.elapsed() < POSTGRES_START_MAX,
+                "postgres does not start: {}",
+                self.log()
+            );
             let ended = self.process.as_mut().map(Child::try_wait);
             if !matches!(ended, Some(Ok(None))) {
                 return false;

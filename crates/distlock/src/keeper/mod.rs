@@ -1,5 +1,7 @@
 //! The keeper: one task that looks after every claim in hand.
 //!
+//! Long because the calls of guards, waiters and the task meet in one type.
+//!
 //! It renews what is held, sends heartbeats for what waits, passes on pushes, and releases what was
 //! dropped. Callers share a [`ClaimTable`] with it and wake it only if something is due sooner than
 //! it would look by itself, so that taking and releasing a free lock costs no task switch.

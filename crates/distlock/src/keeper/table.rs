@@ -1,4 +1,6 @@
 //! Every claim in hand and when it is due: what the keeper knows, without doing anything.
+//!
+//! Long because the keeper changes all its state here, under one lock.
 
 use std::collections::{HashMap, HashSet, VecDeque, hash_map};
 use std::hint::black_box;

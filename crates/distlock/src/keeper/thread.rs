@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use distlock_core::sync::lock;
 
 /// The thread, while any keeper runs.
-static THREAD: Mutex<Option<Background>> = Mutex::new(None);
+static THREAD: Mutex<Option<KeeperThread>> = Mutex::new(None);
 
 #[derive(Debug)]
-struct Background {
+struct KeeperThread {
     runtime: Handle,
     /// Ends the thread.
     end: Arc<Notify>,
@@ -41,7 +41,7 @@ impl OnThread {
         }
         let thread = match &mut *thread {
             Some(thread) => thread,
-            none => none.insert(Background::start()?),
+            none => none.insert(KeeperThread::start()?),
         };
         thread.users += 1;
         Ok(Self { runtime: thread.runtime.clone(), end: Arc::clone(&thread.end) })
@@ -62,7 +62,7 @@ impl Drop for OnThread {
     }
 }
 
-impl Background {
+impl KeeperThread {
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), Arc::new(Notify::new()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::Locks;
-use distlock::backends::postgres::{FencedError, fenced};
+use distlock::backends::postgres::{StaleHold, fenced};
 use distlock_core::{Answer, Backend, Standing};
 use distlock_testkit::servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
@@ -43,7 +43,7 @@ async fn a_transaction_of_a_hold_that_has_ended_is_refused() {
     let transaction = client.transaction().await.unwrap();
     let key = &first.claim.key;
     let refused = fenced(&transaction, "distlock", key, old).await.unwrap_err();
-    assert!(matches!(refused, FencedError::Lost { fence, .. } if fence == old), "{refused}");
+    assert!(matches!(refused, StaleHold::Lost { fence, .. } if fence == old), "{refused}");
     fenced(&transaction, "distlock", key, new).await.unwrap();
     drop(transaction);
     // Past its lease it is as good as gone, also if no client has asked since.

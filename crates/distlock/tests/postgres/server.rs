@@ -225,7 +225,7 @@ async fn a_row_that_another_program_wrote_is_the_fault_of_its_own_key() {
     let fault = client.inspect(&bad.claim.key).await.unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Permanent, "{fault}");
     let fault = client.acquire(&ask("bad")).await.unwrap_err();
-    assert_eq!(fault.key().map(|key| key.as_str()), Some("bad"));
+    assert_eq!(fault.key().map(distlock::Key::as_str), Some("bad"));
     assert_eq!(fault.kind(), FaultKind::Permanent, "{fault}");
     let page = client.list("", None).await.unwrap();
     let keys: Vec<_> = page.locks.iter().map(|lock| lock.key.as_str()).collect();

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use distlock::backends::postgres::{FencedError, fenced};
+use distlock::backends::postgres::{StaleHold, fenced};
 use distlock_testkit::servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 
@@ -60,7 +60,7 @@ async fn connect(url: &str) -> Option<Client> {
 }
 
 /// Reads the number, and writes it back with one more. Every add says under which fence, once.
-async fn add(mut client: Client, key: &distlock::Key, fence: u64) -> Result<Client, FencedError> {
+async fn add(mut client: Client, key: &distlock::Key, fence: u64) -> Result<Client, StaleHold> {
     let transaction = client.transaction().await?;
     fenced(&transaction, "distlock", key, fence).await?;
     let row = transaction.query_one("SELECT n FROM number", &[]).await?;

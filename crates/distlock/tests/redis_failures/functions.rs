@@ -9,7 +9,7 @@ use distlock_testkit::servers::{RedisServer, RedisServerOptions};
 
 use crate::support::*;
 
-/// How often the server ran this command.
+/// ReleaseOptions often the server ran this command.
 fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let prefix = format!("cmdstat_{command}:calls=");
@@ -92,7 +92,8 @@ async fn a_fresh_client_confirms_a_hold_where_functions_are_denied() {
             server.command(&["SCRIPT", "FLUSH"]);
         }
         let fresh = Redis::open(&server.url()).unwrap();
-        let confirmed = fresh.confirm(&Renewal::hold(claim, ms(60_000)), 0).await.unwrap();
+        let confirmed =
+            fresh.extensions().confirm(&Renewal::hold(claim, ms(60_000)), 0).await.unwrap();
         assert_eq!(confirmed, Confirmed::By(0));
     }
 }

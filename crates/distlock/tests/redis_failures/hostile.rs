@@ -70,8 +70,9 @@ async fn damaged(what: &str, damage: &str) {
     }
     drop(is_clear(what, waiting.await.unwrap()));
     others_go_on(what, &b, &good).await;
-    // Whatever an operator deletes: then the key is as good as new.
-    for side in ["", ":s", ":qx", ":qs", ":c", ":p", ":d", ":x"] {
+    // Whatever an operator deletes: then the key is as good as new. The main key goes last, or a
+    // clean-up that comes in between admits the waiter.
+    for side in [":s", ":qx", ":qs", ":c", ":p", ":d", ":x", ""] {
         server.command(&["DEL", &format!("{MAIN}{side}")]);
     }
     let after = b.rwlock(KEY).unwrap().try_write().await;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod failover;
+mod fences;
 mod hung;
 mod names;
 mod push;

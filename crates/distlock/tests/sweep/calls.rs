@@ -123,7 +123,7 @@ calls! {
     "Guard::run": Breaks, guard, |l, p| p.take_guard().run(std::future::pending::<()>()).await;
     "Guard::release": None, guard, |l, p| p.take_guard().release().await;
     "Guard::release": Breaks, guard, |l, p| p.take_guard().release().await;
-    "Watch::ended": Breaks, guard, |l, p| {
+    "HoldWatcher::ended": Breaks, guard, |l, p| {
         let guard = p.take_guard();
         guard.watch().ended().await
     };
