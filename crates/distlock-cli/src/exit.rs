@@ -1,6 +1,6 @@
 //! Exit codes, which are API, and which failure has which.
 
-use distlock::{Error, FaultKind};
+use distlock::{Error, Fault, FaultKind};
 
 /// Wrong flags or arguments.
 pub(crate) const USAGE: u8 = 64;
@@ -33,19 +33,19 @@ pub(crate) fn of_signal(signal: i32) -> u8 {
 pub(crate) struct Failure {
     code: u8,
     message: Option<String>,
-    /// The store could not be reached, or does not let this user in.
-    is_of_store: bool,
+    /// No request has reached the store, so nothing can be left there.
+    is_unsent: bool,
 }
 
 impl Failure {
     /// A failure that says why.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()), is_of_store: false }
+        Self { code, message: Some(message.into()), is_unsent: false }
     }
 
     /// A failure that has been told already, or that must stay silent.
     pub(crate) fn silent(code: u8) -> Self {
-        Self { code, message: None, is_of_store: false }
+        Self { code, message: None, is_unsent: false }
     }
 
     /// Wrong flags or arguments.
@@ -54,9 +54,8 @@ impl Failure {
     }
 
     /// True if no request can have reached the store, so that nothing can be left there.
-    pub(crate) fn is_refused_connection(&self) -> bool {
-        let says = |words| self.message().is_some_and(|message| message.contains(words));
-        self.is_of_store && says("Connection refused")
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.is_unsent
     }
 
     pub(crate) fn code(&self) -> u8 {
@@ -72,11 +71,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = code_of(&error);
         let mut message = format!("could not {}", stripped(&error.to_string()));
-        let is_of_store = matches!(code, UNREACHABLE | NOT_AUTHORISED);
-        if is_of_store {
+        if matches!(code, UNREACHABLE | NOT_AUTHORISED) {
             message.push_str("; distlock doctor tells more");
         }
-        Self { code, message: Some(message), is_of_store }
+        let is_unsent = fault_of(&error).is_some_and(Fault::is_unsent);
+        Self { code, message: Some(message), is_unsent }
     }
 }
 
@@ -85,18 +84,28 @@ fn stripped(message: &str) -> &str {
     message.strip_prefix("could not ").unwrap_or(message)
 }
 
-/// The code that an error of the library amounts to.
-pub(crate) fn code_of(error: &Error) -> u8 {
+/// The fault of the store that an error is about.
+fn fault_of(error: &Error) -> Option<&Fault> {
     match error {
         Error::Timeout { source: Some(fault), .. }
         | Error::Backend(fault)
-        | Error::ReleaseUncertain { source: fault, .. } => match fault.kind() {
+        | Error::ReleaseUncertain { source: fault, .. } => Some(fault),
+        _ => None,
+    }
+}
+
+/// The code that an error of the library amounts to.
+pub(crate) fn code_of(error: &Error) -> u8 {
+    if let Some(fault) = fault_of(error) {
+        return match fault.kind() {
             FaultKind::Transient => UNREACHABLE,
             FaultKind::Denied => NOT_AUTHORISED,
             _ => CONFIGURATION,
-        },
+        };
+    }
+    match error {
         Error::Held { .. }
-        | Error::Timeout { source: None, .. }
+        | Error::Timeout { .. }
         | Error::RetriesExhausted { .. }
         | Error::TooManyWaiters { .. } => NOT_ACQUIRED,
         Error::Lost { .. } | Error::NotHeld { .. } => LOST,
@@ -110,7 +119,7 @@ pub(crate) fn code_of(error: &Error) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use distlock::{Fault, Invalid, Key};
+    use distlock::{Invalid, Key};
 
     use super::*;
 

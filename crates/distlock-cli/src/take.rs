@@ -52,7 +52,7 @@ impl NotAcquired {
     /// How long leaving the store may take after this.
     pub(crate) fn leave_max(&self) -> Duration {
         match self {
-            Self::Failed(failure) if failure.is_refused_connection() => LEAVE_AT_ONCE_MAX,
+            Self::Failed(failure) if failure.is_unsent() => LEAVE_AT_ONCE_MAX,
             _ => LEAVE_MAX,
         }
     }

@@ -30,6 +30,7 @@ struct Context {
     store: Option<String>,
     key: Option<Key>,
     advice: Option<Cow<'static, str>>,
+    unsent: bool,
 }
 
 /// Whether trying again can help.
@@ -111,6 +112,12 @@ impl Fault {
         self.with(|context| context.advice = Some(advice.into()))
     }
 
+    /// The same fault of a call that was never sent: the store refused the connection.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        self.with(|context| context.unsent = true)
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Context)) -> Self {
         if self.kind != FaultKind::Unsupported {
             change(Arc::make_mut(self.context.get_or_insert_default()));
@@ -146,6 +153,11 @@ impl Fault {
     /// What to do next, if the driver knows.
     pub fn advice(&self) -> Option<&str> {
         self.context.as_ref()?.advice.as_deref()
+    }
+
+    /// True if the driver knows that the call was never sent, so nothing of it is at the store.
+    pub fn is_unsent(&self) -> bool {
+        self.context.as_ref().is_some_and(|context| context.unsent)
     }
 
     /// What came back. Its text is a part of the text of this fault.

@@ -90,9 +90,23 @@ pub(super) fn dial_fault(action: &'static str, error: &Error, config: &PostgresC
         } else {
             "check that a server listens there, and the host and port of the URL"
         };
-        return Fault::transient(action, text).at_store(config.location()).advise(cure);
+        let fault = Fault::transient(action, text).at_store(config.location()).advise(cure);
+        return if is_refused(error) { fault.unsent() } else { fault };
     }
     fault(action, error, config)
+}
+
+/// True if no server listens at the address.
+fn is_refused(error: &Error) -> bool {
+    let mut below = std::error::Error::source(error);
+    while let Some(cause) = below {
+        let io = cause.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        below = cause.source();
+    }
+    false
 }
 
 /// What the server says, or the causes of an error of the client crate in one line.

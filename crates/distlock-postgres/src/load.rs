@@ -40,8 +40,8 @@ pub(super) struct LoadedRecord {
 pub(super) enum ReadExtent {
     /// Enough for verbs of this client that only add to the record, or for one that does not.
     For(ClientId, Vec<VerbSubject>),
-    /// All of it.
-    Whole,
+    /// All of it but the tombstones, of which only those of the subjects matter.
+    Whole(Vec<VerbSubject>),
 }
 
 /// Where the rows of an excerpt are among the answers of a pipeline.
@@ -56,10 +56,17 @@ impl ExcerptQuery {
     pub(super) fn ask<'a>(pipeline: &mut Pipeline<'a>, key: &'a Key, extent: ReadExtent) -> Self {
         let key = || bytes(key.as_str().as_bytes());
         let first = pipeline.add(include_str!("../sql/state.sql"), vec![key()]);
-        let ReadExtent::For(client, abouts) = &extent else {
-            pipeline.add(include_str!("../sql/holders.sql"), vec![key()]);
-            pipeline.add(include_str!("../sql/waiters.sql"), vec![key()]);
-            return Self { extent, first };
+        let tombstones = |abouts: &[VerbSubject]| {
+            vec![key(), ids(abouts.iter().flat_map(|about| about.tombstones()))]
+        };
+        let (client, abouts) = match &extent {
+            ReadExtent::For(client, abouts) => (client, abouts),
+            ReadExtent::Whole(abouts) => {
+                pipeline.add(include_str!("../sql/holders.sql"), vec![key()]);
+                pipeline.add(include_str!("../sql/waiters.sql"), vec![key()]);
+                pipeline.add(include_str!("../sql/tombstones.sql"), tombstones(abouts));
+                return Self { extent, first };
+            }
         };
         let claims = || ids(abouts.iter().filter_map(|about| about.claim()));
         let fence = abouts.iter().find_map(|about| match about {
@@ -74,8 +81,7 @@ impl ExcerptQuery {
         pipeline.add(include_str!("../sql/before.sql"), vec![key(), claims()]);
         let caller: BoundValue<'_> = (Box::new(client.as_bytes().to_vec()), Type::BYTEA);
         pipeline.add(include_str!("../sql/client.sql"), vec![key(), caller]);
-        let tombstones = ids(abouts.iter().flat_map(|about| about.tombstones()));
-        pipeline.add(include_str!("../sql/tombstones.sql"), vec![key(), tombstones]);
+        pipeline.add(include_str!("../sql/tombstones.sql"), tombstones(abouts));
         Self { extent, first }
     }
 
@@ -94,7 +100,19 @@ impl ExcerptQuery {
             loaded.parts.holders.insert(claim, held);
         }
         loaded.add_waiters(key, rows(2))?;
-        let ReadExtent::For(client, abouts) = self.extent else { return Ok(Some(loaded)) };
+        let (client, abouts, tombstones) = match self.extent {
+            ReadExtent::For(client, abouts) => (Some(client), abouts, rows(5)),
+            // A claim that is dead stays dead, also where it is decided on the whole record.
+            ReadExtent::Whole(abouts) => (None, abouts, rows(3)),
+        };
+        for row in tombstones {
+            let (claim, until) = (get::<&[u8]>(row, 0)?, get(row, 1)?);
+            let mut ids = abouts.iter().flat_map(|about| about.tombstones());
+            if let Some(id) = ids.find(|id| id.as_bytes() == claim) {
+                loaded.parts.tombstones.push((id, Moment::from_micros(as_number(until))));
+            }
+        }
+        let Some(client) = client else { return Ok(Some(loaded)) };
         if rows(3).len() > 1 {
             return Ok(None);
         }
@@ -105,13 +123,6 @@ impl ExcerptQuery {
         if let Some(row) = rows(4).first() {
             let until = Moment::from_micros(as_number(get(row, 0)?));
             loaded.add_client(client, until, as_count(get::<i32>(row, 1)?.into()));
-        }
-        for row in rows(5) {
-            let (claim, until) = (get::<&[u8]>(row, 0)?, get(row, 1)?);
-            let mut ids = abouts.iter().flat_map(|about| about.tombstones());
-            if let Some(id) = ids.find(|id| id.as_bytes() == claim) {
-                loaded.parts.tombstones.push((id, Moment::from_micros(as_number(until))));
-            }
         }
         loaded.leave_out(rows(3).first())?;
         Ok(Some(loaded))

@@ -86,8 +86,10 @@ async fn serve<'a>(
     client: ClientId,
     seen: u64,
 ) -> Result<Result<DecidedCalls, RowError>, tokio_postgres::Error> {
-    let abouts: Option<Vec<_>> = verbs.iter().map(Verb::about).collect();
-    let extent = abouts.map_or(ReadExtent::Whole, |abouts| ReadExtent::For(client, abouts));
+    let abouts: Vec<_> = verbs.iter().filter_map(Verb::about).collect();
+    let whole = ReadExtent::Whole(abouts.clone());
+    let every_verb_has_one = abouts.len() == verbs.len();
+    let extent = if every_verb_has_one { ReadExtent::For(client, abouts) } else { whole.clone() };
     let loaded = match read(lease, pipeline, key, extent, seen).await? {
         Ok(loaded) => loaded,
         Err(why) => return Ok(Err(why)),
@@ -96,7 +98,7 @@ async fn serve<'a>(
         return Ok(Ok(served));
     }
     // The verbs admit more than the excerpt shows.
-    let whole = read(lease, Pipeline::default(), key, ReadExtent::Whole, seen).await?;
+    let whole = read(lease, Pipeline::default(), key, whole, seen).await?;
     let served = whole.map(|whole| whole.and_then(|whole| decide(verbs, whole, client)));
     Ok(served.and_then(|served| served.ok_or_else(|| RowError::Bad(incomplete()))))
 }
@@ -110,7 +112,7 @@ async fn read<'a>(
     extent: ReadExtent,
     seen: u64,
 ) -> Result<Result<Option<LoadedRecord>, RowError>, tokio_postgres::Error> {
-    let is_whole = matches!(extent, ReadExtent::Whole);
+    let is_whole = matches!(extent, ReadExtent::Whole(_));
     let excerpt = ExcerptQuery::ask(&mut pipeline, key, extent);
     let answers = lease.send(pipeline).await?;
     let mut loaded = match excerpt.read(key, &answers, seen) {

@@ -97,7 +97,11 @@ pub(super) fn fault(action: &'static str, error: RedisError) -> Fault {
 /// The same for a connection that could not be made.
 pub(super) fn dial_fault(action: &'static str, error: RedisError, config: &Config) -> Fault {
     let closed = error.is_connection_dropped() || error.is_unrecoverable_error();
-    let (silent, fault) = (error.is_timeout(), fault(action, error));
+    let (silent, refused) = (error.is_timeout(), error.is_connection_refusal());
+    let fault = fault(action, error);
+    if refused {
+        return fault.unsent();
+    }
     if config.is_tls() && silent {
         let advice = "check the network and how busy the server is; if no TLS is spoken on this \
                       port, use its TLS port, or redis://";

@@ -248,7 +248,7 @@ fn renew_all(
             standings.push((at, standing));
             continue;
         }
-        let all = session.decide_whole(key, |record, now| {
+        let all = session.decide_whole(key, None, |record, now| {
             let (mut all, mut notices) = (Vec::with_capacity(renewals.len()), Vec::new());
             for (at, renewal) in &renewals {
                 let (standing, more) = record.renew(renewal, client, now);

@@ -27,7 +27,8 @@ pub(super) fn load(
         let lengths = [as_count(shared), as_count(exclusive)];
         load_queue(connection, key, extent, now, lengths, &mut parts)?;
     }
-    let Extent::For(_, about) = extent else { return Ok(parts) };
+    // A claim that is dead stays dead, also where a verb is decided again on the whole record.
+    let (Extent::For(_, about) | Extent::Whole(Some(about))) = extent else { return Ok(parts) };
     for buried in about.tombstones() {
         let tombstone = "SELECT until_us FROM graves WHERE key = ?1 AND claim = ?2";
         let until = connection
@@ -100,7 +101,7 @@ fn load_queue(
 ) -> Result<()> {
     let mut queue = PartsReader { connection, key, parts };
     let (caller, about) = match extent {
-        Extent::Whole => {
+        Extent::Whole(_) => {
             queue.read(include_str!("../sql/waiters.sql"), [key.as_str()])?;
             return queue.read_clients(None, [OmittedRows::default(); 2]);
         }

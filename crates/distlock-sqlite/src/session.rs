@@ -88,16 +88,17 @@ impl<'a> StoreSession<'a> {
             return Ok(outcome);
         }
         // The verb lets in more than the excerpt shows.
-        self.decide_whole(key, verb)
+        self.decide_whole(key, Some(about), verb)
     }
 
     /// Decides on all of a record: for verbs about many claims at once.
     pub(super) fn decide_whole<T>(
         &mut self,
         key: &Key,
+        about: Option<VerbSubject>,
         verb: impl Fn(&mut Record, Now) -> (T, Vec<AddressedPush>),
     ) -> Result<T> {
-        let outcome = self.decide_on(key, Extent::Whole, &verb)?;
+        let outcome = self.decide_on(key, Extent::Whole(about), &verb)?;
         outcome.ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
@@ -123,7 +124,7 @@ impl<'a> StoreSession<'a> {
 
     /// Looks at a key.
     pub(super) fn inspect(&self, key: &Key) -> Result<Snapshot> {
-        let parts = load::load(self.connection, key, Extent::Whole, self.now.at)?;
+        let parts = load::load(self.connection, key, Extent::Whole(None), self.now.at)?;
         Ok(Record::from_parts(parts).inspect(key, self.now.at))
     }
 
@@ -143,7 +144,7 @@ impl<'a> StoreSession<'a> {
         let key: Option<String> =
             self.connection.prepare_cached(ended)?.query_row([now], |row| row.get(0)).optional()?;
         if let Some(key) = key.and_then(|key| Key::new(key).ok()) {
-            self.decide_whole(&key, |record, now| ((), record.settle_at(now)))?;
+            self.decide_whole(&key, None, |record, now| ((), record.settle_at(now)))?;
         }
         Ok(())
     }

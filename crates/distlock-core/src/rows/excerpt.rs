@@ -63,8 +63,8 @@ impl VerbSubject {
 pub enum Extent {
     /// Enough for one verb of this client.
     For(ClientId, VerbSubject),
-    /// All of it.
-    Whole,
+    /// All of it but the tombstones, of which only those of the subject matter.
+    Whole(Option<VerbSubject>),
 }
 
 /// The sharers that an excerpt leaves out, of so many that hold so much together. The excerpt has

@@ -81,6 +81,24 @@ pub async fn a_grave_outlives_other_holders(subject: &dyn Subject) {
     assert_eq!(a.ask(&late).await, Answer::Dead);
 }
 
+/// A buried claim stays dead also where its acquire is the step that admits a crowd.
+pub async fn a_buried_claim_stays_dead_while_many_are_admitted(subject: &dyn Subject) {
+    let stage = KitStage::new(subject);
+    let [a, b] = stage.clients().await;
+    let late = stage.reader(a.order());
+    a.give_up(&late, burying(LONG)).await;
+    granted(b.ask(&stage.writer(b.order()).lasting(SHORT)).await);
+    let readers: Vec<_> = (0..12).map(|_| stage.reader(b.order()).queued(LONG)).collect();
+    for reader in &readers {
+        b.queue(reader).await;
+    }
+    stage.outlive_short().await;
+    assert_eq!(a.ask(&late).await, Answer::Dead);
+    for reader in &readers {
+        held(b.renew(reader, LONG).await);
+    }
+}
+
 /// Burying one claim of a client leaves its others alone.
 pub async fn a_grave_is_for_one_claim(subject: &dyn Subject) {
     let stage = KitStage::new(subject);

@@ -178,6 +178,7 @@ macro_rules! for_each_promise {
             dead::a_grave_is_forgotten [],
             dead::a_grave_outlives_other_holders [],
             dead::a_grave_is_for_one_claim [Queue],
+            dead::a_buried_claim_stays_dead_while_many_are_admitted [Queue, Sharing],
             attempts::a_clean_up_gives_up_its_own_attempt_only [],
             attempts::a_claim_goes_with_its_last_attempt [],
             attempts::a_dead_attempt_is_refused_and_another_is_granted [],
