@@ -11,7 +11,7 @@ use distlock::{
 pub(crate) enum HeldLock {
     /// Of the usual kind.
     Plain(Guard),
-    /// Whoever knows the secret may enter again.
+    /// A client that knows the secret may enter again.
     Reentrant(ReentrantGuard, ReentryId),
     /// Several keys.
     Many(MultiGuard),
@@ -72,7 +72,7 @@ impl HeldLock {
         }
     }
 
-    /// Hands it over as plain data, a lease for each key; nobody renews it any more.
+    /// Hands it over as plain data, a lease for each key; it is not renewed any more.
     pub(crate) fn into_leases(self) -> Vec<Lease> {
         match self {
             Self::Plain(guard) => vec![guard.into_lease()],

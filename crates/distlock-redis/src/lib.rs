@@ -188,7 +188,7 @@ impl RedisClient {
         self.connections.listen_to(channel).await
     }
 
-    /// Listens to the channel of the key of somebody who waits, and asks again if that is new.
+    /// Listens to the channel of the key of a waiter, and asks again if that is new.
     async fn listen_and_ask(self: &Arc<Self>, ask: &Ask, answer: Answer) -> Result<Answer, Fault> {
         if self.listen_to(&ask.claim.key).await? { self.acquire(ask).await } else { Ok(answer) }
     }

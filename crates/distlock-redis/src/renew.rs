@@ -27,7 +27,7 @@ pub(super) fn is_hold(renewal: &Renewal) -> bool {
 }
 
 impl RedisClient {
-    /// Renews all of them: first those that hold exclusively, and whoever does not by itself.
+    /// Renews all of them: first those that hold exclusively, then each other one by itself.
     pub(super) fn renew_all<'a>(
         &'a self,
         mut holds: Vec<HoldRenewal<'a>>,

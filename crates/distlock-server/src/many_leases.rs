@@ -90,7 +90,7 @@ impl ManyLeasesSpec {
         let owner = request.owner.unwrap_or_else(owner);
         let locks = app.locks.configure(|o| {
             let o = o.ttl(ttl).max_wait(wait).owner(&owner).patience(wait.max(LEASE_TTL_DEFAULT));
-            // Nobody renews a lease before its client does.
+            // No lease is renewed before its client does.
             let o = o.full_ttl();
             match request.reason {
                 Some(reason) => o.reason(reason),

@@ -109,7 +109,7 @@ impl MultiLock {
         self.guard(WaitLimit::from_max_wait(self.settings.max_wait)).await
     }
 
-    /// Takes all keys if they are free and nobody waits for one of them.
+    /// Takes all keys if they are free and no client waits for one of them.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use super::millis;
 #[schema(as = Election)]
 pub(crate) struct ElectionBody {
     pub(crate) key: String,
-    /// Absent while nobody leads.
+    /// Absent while there is no leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     leader: Option<LeaderBody>,

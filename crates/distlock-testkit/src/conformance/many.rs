@@ -70,7 +70,7 @@ pub async fn all_asked_again_get_the_same(subject: &dyn Subject) {
     assert_eq!(all(&a, &asks).await, Some(first));
 }
 
-/// Nobody is overtaken: a key that others wait for is refused.
+/// No waiter is overtaken: a key that others wait for is refused.
 pub async fn many_keys_overtake_no_waiter(subject: &dyn Subject) {
     let stage = KitStage::new(subject);
     let [a, b, c] = stage.clients().await;

@@ -208,7 +208,7 @@ impl Locks {
         self.runtime.wait(self.locks.probe())
     }
 
-    /// Releases whoever holds a key with this fence. See [`crate::Locks::break_hold`].
+    /// Releases the hold of a key with this fence. See [`crate::Locks::break_hold`].
     ///
     /// # Errors
     ///

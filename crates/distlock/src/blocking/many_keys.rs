@@ -48,7 +48,7 @@ impl MultiLock {
         self.guard(self.all.lock())
     }
 
-    /// Takes all keys if they are free and nobody waits for one of them.
+    /// Takes all keys if they are free and no client waits for one of them.
     ///
     /// # Errors
     ///

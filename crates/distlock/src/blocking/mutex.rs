@@ -47,7 +47,7 @@ impl Mutex {
         self.guard(self.mutex.lock())
     }
 
-    /// Takes the lock if it is free and nobody waits for it.
+    /// Takes the lock if it is free and no client waits for it.
     ///
     /// # Errors
     ///

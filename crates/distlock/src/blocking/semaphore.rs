@@ -70,7 +70,7 @@ impl Semaphore {
         self.guard(self.semaphore.acquire_many(n))
     }
 
-    /// Takes a permit if one is free and nobody waits.
+    /// Takes a permit if one is free and no client waits.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// Takes several permits if they are free and nobody waits.
+    /// Takes several permits if they are free and no client waits.
     ///
     /// # Errors
     ///

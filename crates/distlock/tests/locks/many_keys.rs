@@ -98,7 +98,7 @@ async fn who_waits_holds_what_comes_before_and_gets_its_turn() {
         queued(&there, "b", 1).await;
         assert!(!is_free(&there, "a").await, "held in sequence");
         assert!(is_free(&there, "c").await, "not before its turn");
-        // Nobody who comes later overtakes.
+        // No later client overtakes.
         assert!(is_held(&there.mutex("b").unwrap().try_lock().await));
         held.release().await.unwrap();
         let guard = waiting.await.unwrap().unwrap();

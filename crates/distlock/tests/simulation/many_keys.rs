@@ -50,7 +50,7 @@ impl Judge {
         locked(&self.wrong).push(what);
     }
 
-    /// Somebody believes in holding all of these.
+    /// A client believes in holding all of these.
     fn granted(&self, guard: &MultiGuard) {
         *locked(&self.grants) += 1;
         let mut holds = locked(&self.holds);
